@@ -15,11 +15,16 @@
 
 /* ---- the records ---- */
 
+/* A row's labels. */
+struct row_head {
+    const struct node_ledger *from;
+    char name[GC_LEDGER_NAME_BYTES]; /* of the group; "": none */
+    char uuid[GC_LEDGER_UUID_BYTES]; /* "": all devices */
+};
+
 /* A group on a device, or the processes of a ledger that have none. */
 struct group_row {
-    const struct node_ledger *from;
-    char name[GC_LEDGER_NAME_BYTES];
-    char uuid[GC_LEDGER_UUID_BYTES];
+    struct row_head head;
     uint64_t process_count; /* of the group, on all devices */
     uint64_t limit_bytes;
     uint64_t held_bytes;
@@ -29,14 +34,14 @@ struct group_row {
 
 /* A group's turns, on all devices. */
 struct turn_row {
-    const struct node_ledger *from;
-    char name[GC_LEDGER_NAME_BYTES];
+    struct row_head head;
     struct gc_ledger_turn_totals totals;
 };
 
 struct node_row {
     uint64_t ledger_count;
     uint64_t skipped_count;
+    uint64_t truncated_count;
     uint64_t process_count;
 };
 
@@ -47,6 +52,7 @@ struct reading {
     size_t group_count;
     struct turn_row *turns;
     size_t turn_count;
+    bool *is_left_out; /* by account */
     struct node_row row;
 };
 
@@ -129,7 +135,9 @@ static const struct gc_figure node_figures[] = {
            "Ledgers of users, jobs and pods."),
     METRIC("skipped", BYTES, struct node_row, skipped_count, 1, "ledgers_skipped",
            "Ledgers that could not be read: of another version, or damaged."),
-    METRIC("processes", BYTES, struct node_row, process_count, 2, "processes",
+    METRIC("truncated", BYTES, struct node_row, truncated_count, 2, "ledgers_truncated",
+           "Ledgers with more processes than are read of one."),
+    METRIC("processes", BYTES, struct node_row, process_count, 3, "processes",
            "Processes under the library."),
 };
 
@@ -177,7 +185,8 @@ static const void *next_account(struct gc_samples *samples, enum top_kind kind)
     for (; samples->outer < view->account_count; samples->outer++) {
         const struct top_account *account = &view->accounts[samples->outer];
         const struct top_subject *subject = &view->subjects[account->subject];
-        if (subject->kind != kind || account->device >= view->device_count)
+        if (subject->kind != kind || account->device >= view->device_count ||
+            reading->is_left_out[samples->outer])
             continue;
         label_device(samples, view, account->device);
         samples->outer++;
@@ -219,12 +228,12 @@ static const void *next_group(struct gc_samples *samples)
     const struct group_row *row = &reading->groups[samples->outer++];
     size_t device = 0;
     while (device < reading->view->device_count &&
-           strcmp(reading->view->devices[device].uuid, row->uuid) != 0)
+           strcmp(reading->view->devices[device].uuid, row->head.uuid) != 0)
         device++;
     label_device(samples, reading->view, device);
-    label(samples, "user", row->from->user);
-    label(samples, "group", row->name);
-    label_places(samples, &row->from->labels);
+    label(samples, "user", row->head.from->user);
+    label(samples, "group", row->head.name);
+    label_places(samples, &row->head.from->labels);
     return row;
 }
 
@@ -235,9 +244,9 @@ static const void *next_turn(struct gc_samples *samples)
     if (samples->outer >= reading->turn_count)
         return NULL;
     const struct turn_row *row = &reading->turns[samples->outer++];
-    label(samples, "user", row->from->user);
-    label(samples, "group", row->name);
-    label_places(samples, &row->from->labels);
+    label(samples, "user", row->head.from->user);
+    label(samples, "group", row->head.name);
+    label_places(samples, &row->head.from->labels);
     return row;
 }
 
@@ -248,12 +257,181 @@ static const void *next_node(struct gc_samples *samples)
     return samples->outer++ == 0 ? &reading->row : NULL;
 }
 
+/* ---- one series for each set of labels ---- */
+
+/* A label set's hash, and its row. Prometheus refuses a scrape with two samples of one series, and
+ * a hostile ledger can have any labels. */
+#define FNV_BASIS UINT64_C(0xcbf29ce484222325)
+
+struct label_set {
+    uint64_t hash; /* FNV-1a, 64 bits */
+    size_t row;
+};
+
+static void add_text(struct label_set *set, const char *text)
+{
+    for (;; text++) {
+        set->hash = (set->hash ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
+        if (*text == '\0')
+            return;
+    }
+}
+
+static void add_number(struct label_set *set, uint64_t number)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+    add_text(set, text);
+}
+
+static void add_places(struct label_set *set, const struct node_labels *labels)
+{
+    add_text(set, labels->container);
+    add_text(set, labels->pod);
+    add_text(set, labels->namespace);
+    add_text(set, labels->job);
+}
+
+static int compare_sets(const void *left, const void *right)
+{
+    const struct label_set *a = left, *b = right;
+    if (a->hash != b->hash)
+        return a->hash < b->hash ? -1 : 1;
+    return (a->row > b->row) - (a->row < b->row);
+}
+
+static struct label_set set_of_account(const struct top_view *view, size_t index)
+{
+    const struct top_account *account = &view->accounts[index];
+    const struct top_subject *subject = &view->subjects[account->subject];
+    const struct top_subject *process =
+        subject->kind == TOP_TENANT ? &view->subjects[subject->parent] : subject;
+    struct label_set set = {.hash = FNV_BASIS, .row = index};
+    add_number(&set, (uint64_t)subject->kind);
+    add_number(&set, account->device);
+    add_text(&set, process->user);
+    add_text(&set, process->group);
+    add_text(&set, subject->name);
+    add_number(&set, (uint64_t)(process->host.pid != 0 ? process->host.pid : process->pid));
+    add_places(&set, &process->labels);
+    return set;
+}
+
+/* Also processes that /proc does not know: only a hostile ledger has those. */
+static bool is_unknown(const struct top_view *view, const struct top_account *account)
+{
+    const struct top_subject *subject = &view->subjects[account->subject];
+    if (subject->kind == TOP_TENANT)
+        subject = &view->subjects[subject->parent];
+    return view->is_of_all_users && subject->kind == TOP_PROCESS && subject->host.pid == 0;
+}
+
+static bool leave_out(struct reading *reading)
+{
+    const struct top_view *view = reading->view;
+    struct label_set *sets = malloc((view->account_count + 1) * sizeof(*sets));
+    reading->is_left_out = calloc(view->account_count + 1, sizeof(bool));
+    if (sets == NULL || reading->is_left_out == NULL) {
+        free(sets);
+        return false;
+    }
+    for (size_t i = 0; i < view->account_count; i++)
+        sets[i] = set_of_account(view, i);
+    qsort(sets, view->account_count, sizeof(*sets), compare_sets);
+    for (size_t i = 0; i < view->account_count; i++) {
+        const bool is_double = i > 0 && sets[i].hash == sets[i - 1].hash;
+        reading->is_left_out[sets[i].row] =
+            is_double || is_unknown(view, &view->accounts[sets[i].row]);
+    }
+    free(sets);
+    return true;
+}
+
+static void add_saturating(uint64_t *sum, uint64_t value)
+{
+    if (*sum == UINT64_MAX || value == UINT64_MAX || __builtin_add_overflow(*sum, value, sum))
+        *sum = UINT64_MAX;
+}
+
+static void merge_group(void *to_row, const void *from_row)
+{
+    struct group_row *to = to_row;
+    const struct group_row *from = from_row;
+    add_saturating(&to->process_count, from->process_count);
+    add_saturating(&to->limit_bytes, from->limit_bytes);
+    add_saturating(&to->held_bytes, from->held_bytes);
+    add_saturating(&to->peak_bytes, from->peak_bytes);
+#define GC_LEDGER_FIGURE(field)
+#define GC_LEDGER_COUNTER(field) add_saturating(&to->totals.field, from->totals.field);
+#include "core/ledger/figures.def"
+#undef GC_LEDGER_FIGURE
+}
+
+static void merge_turn(void *to_row, const void *from_row)
+{
+    struct turn_row *to = to_row;
+    const struct turn_row *from = from_row;
+    add_saturating(&to->totals.exchange_count, from->totals.exchange_count);
+    add_saturating(&to->totals.out_bytes, from->totals.out_bytes);
+    add_saturating(&to->totals.in_bytes, from->totals.in_bytes);
+    add_saturating(&to->totals.waited_ns, from->totals.waited_ns);
+}
+
+static struct label_set set_of_row(const struct row_head *head, size_t index)
+{
+    struct label_set set = {.hash = FNV_BASIS, .row = index};
+    add_text(&set, head->uuid);
+    add_text(&set, head->from->user);
+    add_text(&set, head->name);
+    add_places(&set, &head->from->labels);
+    return set;
+}
+
+/* Rows of one set of labels, as the same group in two ledgers of a user has, become one, the sum.
+ * Each row begins with its head. */
+static bool merge_rows(void *rows, size_t *count, size_t bytes,
+                       void (*merge)(void *to, const void *from))
+{
+    struct label_set *sets = malloc((*count + 1) * sizeof(*sets));
+    size_t first = 0, kept = 0;
+    if (sets == NULL)
+        return false;
+    for (size_t i = 0; i < *count; i++)
+        sets[i] = set_of_row((const struct row_head *)((char *)rows + i * bytes), i);
+    qsort(sets, *count, sizeof(*sets), compare_sets);
+    for (size_t i = 1; i < *count; i++) {
+        char *row = (char *)rows + sets[i].row * bytes;
+        if (sets[i].hash == sets[first].hash) {
+            merge((char *)rows + sets[first].row * bytes, row);
+            ((struct row_head *)row)->from = NULL;
+        } else {
+            first = i;
+        }
+    }
+    for (size_t i = 0; i < *count; i++) {
+        char *row = (char *)rows + i * bytes;
+        if (((const struct row_head *)row)->from != NULL)
+            memmove((char *)rows + kept++ * bytes, row, bytes);
+    }
+    *count = kept;
+    free(sets);
+    return true;
+}
+
 /* ---- totals ---- */
 
 static bool is_any(const struct gc_ledger_totals *totals)
 {
     static const struct gc_ledger_totals none;
     return memcmp(totals, &none, sizeof(none)) != 0;
+}
+
+static bool has_device(const struct top_view *view, const char *uuid)
+{
+    for (size_t i = 0; i < view->device_count; i++)
+        if (strcmp(view->devices[i].uuid, uuid) == 0)
+            return true;
+    return false;
 }
 
 static bool grow(void **rows, size_t count, size_t bytes)
@@ -294,7 +472,7 @@ static bool read_group(struct reading *reading, size_t number, uint32_t index)
     const uint64_t members = is_group ? members_of(reading, number, group.name) : UINT64_MAX;
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
         struct gc_ledger_device device;
-        if (!gc_ledger_read_device(ledger, i, &device) ||
+        if (!gc_ledger_read_device(ledger, i, &device) || !has_device(reading->view, device.uuid) ||
             (!is_any(&totals[i]) && (!is_group || group.peaks[i] == 0)))
             continue;
         void *rows = reading->groups;
@@ -302,14 +480,14 @@ static bool read_group(struct reading *reading, size_t number, uint32_t index)
             return false;
         reading->groups = rows;
         struct group_row *row = &reading->groups[reading->group_count++];
-        *row = (struct group_row){.from = from,
+        *row = (struct group_row){.head.from = from,
                                   .process_count = members,
                                   .limit_bytes = is_group ? group.limits[i] : UINT64_MAX,
                                   .held_bytes = is_group ? group.held[i] : UINT64_MAX,
                                   .peak_bytes = is_group ? group.peaks[i] : UINT64_MAX,
                                   .totals = totals[i]};
-        memcpy(row->name, group.name, sizeof(row->name));
-        memcpy(row->uuid, device.uuid, sizeof(row->uuid));
+        memcpy(row->head.name, group.name, sizeof(row->head.name));
+        memcpy(row->head.uuid, device.uuid, sizeof(row->head.uuid));
     }
     if (turns.exchange_count == 0 && turns.waited_ns == 0)
         return true;
@@ -318,8 +496,8 @@ static bool read_group(struct reading *reading, size_t number, uint32_t index)
         return false;
     reading->turns = rows;
     struct turn_row *row = &reading->turns[reading->turn_count++];
-    *row = (struct turn_row){.from = from, .totals = turns};
-    memcpy(row->name, group.name, sizeof(row->name));
+    *row = (struct turn_row){.head.from = from, .totals = turns};
+    memcpy(row->head.name, group.name, sizeof(row->head.name));
     return true;
 }
 
@@ -348,8 +526,14 @@ enum gc_status top_prom_write(struct gc_writer *out, const struct top_view *view
                               const struct node *node, bool is_openmetrics)
 {
     struct reading reading = {
-        .view = view, .node = node, .row = {node->count, node->skipped, view->process_count}};
-    const bool is_read = read_totals(&reading);
+        .view = view,
+        .node = node,
+        .row = {node->count, node->skipped, view->truncated_count, view->process_count}};
+    const bool is_read =
+        read_totals(&reading) &&
+        merge_rows(reading.groups, &reading.group_count, sizeof(*reading.groups), merge_group) &&
+        merge_rows(reading.turns, &reading.turn_count, sizeof(*reading.turns), merge_turn) &&
+        leave_out(&reading);
 #define TABLE(name)                                                                                \
     write_table(out, &reading, name##_figures, sizeof(name##_figures) / sizeof(name##_figures[0]), \
                 next_##name, is_openmetrics)
@@ -366,6 +550,7 @@ enum gc_status top_prom_write(struct gc_writer *out, const struct top_view *view
 #undef TABLE
     free(reading.groups);
     free(reading.turns);
+    free(reading.is_left_out);
     return is_read ? GC_OK : GC_NO_HOST_MEMORY;
 }
 

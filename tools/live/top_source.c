@@ -13,6 +13,10 @@
 
 /* For all processes together. */
 #define REFRESH_MS 100
+/* Of one ledger among those of all users, whose owner may be hostile: rows of the view, and devices
+ * where NVML is not there to ask. */
+#define LEDGER_ROWS_MAX 4096
+#define LEDGER_DEVICES_MAX 16
 
 void top_source_fini(struct top_source *source)
 {
@@ -93,6 +97,7 @@ struct reading {
     const struct node_ledger *from;
     size_t number;
     struct host_table *hosts;
+    struct node_devices *devices;
     size_t index[GC_LEDGER_DEVICES];
 };
 
@@ -111,22 +116,34 @@ static size_t find_device(const struct top_view *view, const char *uuid)
     return TOP_NONE;
 }
 
+/* False: the row is of no device of the machine. */
+static bool check_device(const struct reading *reading, struct gc_ledger_device *row, size_t count)
+{
+    if (!reading->view->is_of_all_users)
+        return true;
+    const enum node_device_answer answer = node_devices_check(reading->devices, row);
+    return answer == NODE_DEVICE_KNOWN ||
+           (answer == NODE_DEVICE_NO_NVML && count < LEDGER_DEVICES_MAX);
+}
+
 static void add_devices(struct reading *reading)
 {
     struct top_view *view = reading->view;
+    size_t count = 0;
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
         struct gc_ledger_device row;
         reading->index[i] = TOP_NONE;
         if (!gc_ledger_read_device(&reading->from->ledger, i, &row))
+            continue;
+        reading->index[i] = find_device(view, row.uuid);
+        if (reading->index[i] != TOP_NONE || !check_device(reading, &row, count++))
             continue;
         struct top_device device = {.number =
                                         view->is_of_all_users ? (unsigned)view->device_count : i,
                                     .total_bytes = row.total_bytes};
         snprintf(device.uuid, sizeof(device.uuid), "%s", row.uuid);
         snprintf(device.name, sizeof(device.name), "%s", row.name);
-        reading->index[i] = find_device(view, row.uuid);
-        if (reading->index[i] == TOP_NONE)
-            reading->index[i] = top_view_add_device(view, &device);
+        reading->index[i] = top_view_add_device(view, &device);
     }
 }
 
@@ -267,18 +284,25 @@ static void add_process(const struct reading *reading, const struct gc_ledger_pr
     add_tenants(reading, process->slot, index);
 }
 
-static void read_ledger(struct reading *reading)
+/* False: it has more rows than are shown. */
+static bool read_ledger(struct reading *reading)
 {
     const struct gc_ledger *ledger = &reading->from->ledger;
     const uint32_t high = gc_ledger_slot_high(ledger);
     const size_t first = reading->view->subject_count;
+    const size_t before = reading->view->account_count;
     add_devices(reading);
     for (uint32_t slot = 0; slot < high; slot++) {
         struct gc_ledger_process process;
-        if (gc_ledger_read_process(ledger, slot, &process))
-            add_process(reading, &process);
+        if (!gc_ledger_read_process(ledger, slot, &process))
+            continue;
+        if (reading->view->is_of_all_users &&
+            reading->view->account_count - before >= LEDGER_ROWS_MAX)
+            return false;
+        add_process(reading, &process);
     }
     add_groups(reading, first);
+    return true;
 }
 
 /* True if the ledger's path still leads to it: the folder may have been removed, and another
@@ -320,9 +344,12 @@ static enum gc_status read_view(struct top_reader *reader, struct top_view *view
     refresh(source);
     host_table_begin(&source->hosts);
     for (size_t i = 0; i < source->node.count; i++) {
-        struct reading reading = {
-            .view = view, .from = &source->node.ledgers[i], .number = i, .hosts = &source->hosts};
-        read_ledger(&reading);
+        struct reading reading = {.view = view,
+                                  .from = &source->node.ledgers[i],
+                                  .number = i,
+                                  .hosts = &source->hosts,
+                                  .devices = &source->devices};
+        view->truncated_count += read_ledger(&reading) ? 0 : 1;
     }
     *why = gc_status_text(GC_NO_HOST_MEMORY);
     return top_view_close(view);

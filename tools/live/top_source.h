@@ -4,11 +4,13 @@
 
 #include "tools/live/live.h"
 #include "tools/live/top_screen.h"
+#include "tools/node/devices.h"
 
 struct top_source {
     struct top_reader reader; /* first: read() casts it to the source */
     struct node node;
     struct host_table hosts;
+    struct node_devices devices;
     bool is_of_all_users;
     uint32_t refresh_ms; /* how long a reading waits for fresh figures */
     char path[GC_LEDGER_PATH_BYTES];

@@ -18,7 +18,7 @@
 #define TOP_NAME_BYTES 64
 #define TOP_NO_LIMIT UINT64_MAX
 #define TOP_NONE SIZE_MAX
-#define TOP_DEVICES_MAX 64
+#define TOP_DEVICES_MAX 256
 
 /* Up to TOP_GROUP, figures are sums over processes. */
 enum top_kind { TOP_DEVICE, TOP_GROUP, TOP_PROCESS, TOP_TENANT };
@@ -72,7 +72,8 @@ struct top_view {
     size_t process_count;
     size_t group_count;
     bool is_of_all_users;
-    bool failed; /* an allocation failed */
+    size_t truncated_count; /* ledgers of which not all rows are shown */
+    bool failed;            /* an allocation failed */
 };
 
 void top_view_init(struct top_view *view);

@@ -267,6 +267,13 @@ static void visit_shm(struct scan *scan, const char *path, const char *name, con
         open_ledger(scan, path, NULL, uid);
 }
 
+/* Root's first: where two say different things of a device, the first holds. */
+static int compare_users(const void *left, const void *right)
+{
+    const struct node_ledger *a = left, *b = right;
+    return (a->uid > b->uid) - (a->uid < b->uid);
+}
+
 enum gc_status node_open_all(struct node *node, const char *root)
 {
     static const struct {
@@ -286,6 +293,8 @@ enum gc_status node_open_all(struct node *node, const char *root)
         if (before.ledgers[i].ledger.file != NULL)
             close_ledger(&before.ledgers[i]);
     free(before.ledgers);
+    if (node->count > 0)
+        qsort(node->ledgers, node->count, sizeof(*node->ledgers), compare_users);
     return scan.status;
 }
 
