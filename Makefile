@@ -55,7 +55,9 @@ INSTALLED := $(LIBDIR)/libgpucache.so $(LIBDIR)/$(SONAME) $(LIBDIR)/libgpucache.
 .PHONY: slurm
 slurm: $(SLURM_PLUGIN) ## the plugin for Slurm (needs libslurm-dev: scripts/deps.sh slurm), in build/engines/slurm
 .PHONY: exporter
-exporter: $(EXPORTER) ## the exporter for Prometheus (needs libmicrohttpd: scripts/deps.sh exporter), in build/engines/exporter
+exporter: ## the exporter for Prometheus, in build/engines/exporter
+	$(Q)scripts/deps.sh exporter
+	$(Q)$(MAKE) --no-print-directory $(EXPORTER)
 .PHONY: kubernetes
 kubernetes: $(KUBERNETES_PLUGIN) ## the device plugin for Kubernetes (needs Go: scripts/deps.sh kubernetes), in build/engines/kubernetes
 .PHONY: check-places
@@ -158,8 +160,9 @@ test-torch: ## JAX, RMM and others, then PyTorch, each allocator in each mode, o
 
 .PHONY: test-exporter
 test-exporter: ## the exporter of metrics: promtool, Prometheus itself, 500 processes; as root
-	$(Q)scripts/deps.sh exporter
-	$(Q)$(MAKE) --no-print-directory all exporter $(OUT)/tests/preload/live_client
+	$(Q)scripts/deps.sh readers
+	$(Q)$(MAKE) --no-print-directory exporter
+	$(Q)$(MAKE) --no-print-directory all $(OUT)/tests/preload/live_client
 	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/engines/exporter/run.py
 .PHONY: test-slurm
 test-slurm: ## the plugin for Slurm: Debian's slurmctld and slurmd on one node and the simulated device; as root

@@ -69,6 +69,8 @@ static inline bool gc_doorbell_is_rung(const struct gc_doorbell *doorbell)
  * failure the log has the reason, and limits apply to this process alone. Call before the first
  * device is added. */
 void gc_core_join(struct gc_core *core, const char *program, struct gc_doorbell *doorbell);
+/* Whether the process has a ledger: without one a group's limit holds in it alone. */
+bool gc_core_has_ledger(const struct gc_core *core);
 /* For a forked child: detaches it from the parent's slot. Async-signal-safe. */
 void gc_group_leave_child(struct gc_core *core);
 /* Serves pending requests. May call the driver. No lock may be held. */

@@ -27,7 +27,7 @@ containers) groups="containers" ;;
 readers) groups="readers" ;;
 fresh) groups="fresh" ;;
 kubernetes) groups="kubernetes" ;;
-exporter) groups="build python exporter readers" ;;
+exporter) groups="build exporter" ;;
 slurm) groups="build python slurm" ;;
 all) groups="build python test bench lint deb wheel fresh" ;;
 *)

@@ -172,6 +172,11 @@ void gc_core_join(struct gc_core *core, const char *program, struct gc_doorbell 
     gc_turns_join(core);
 }
 
+bool gc_core_has_ledger(const struct gc_core *core)
+{
+    return core->ledger != NULL;
+}
+
 struct gc_stack_table *gc_core_stacks(struct gc_core *core)
 {
     return core->stacks;

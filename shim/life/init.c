@@ -83,6 +83,11 @@ static void join_ledger(void)
 {
     gc_core_join(gc_shim.core, life.report.process.program, &gc_shim.doorbell);
     pthread_atfork(NULL, NULL, leave_in_child);
+    if (gc_shim.options->ledger_required == 0 || gc_core_has_ledger(gc_shim.core))
+        return;
+    gc_log_write(&gc_shim.log, GC_LOG_ERROR,
+                 "GPUCACHE_LEDGER_REQUIRED=1, and there is no ledger: cuInit fails");
+    gc_shim.is_refused = true;
 }
 
 /* Whether cuInit must fail if admission lacks host memory: a model is named, and GPUCACHE_GATE is

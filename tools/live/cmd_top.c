@@ -163,6 +163,7 @@ static int run(int argc, char **argv)
         {.name = "--reverse", .flag = &request.order.reverse},
         {.name = "--device", .value = &request.device},
         {.name = "--group", .value = &request.order.group},
+        {.name = "--user", .value = &request.order.user},
     };
     int status = tool_parse(&tool_command_top, options, sizeof(options) / sizeof(options[0]), argc,
                             argv, &next);
@@ -180,6 +181,7 @@ static int run(int argc, char **argv)
     if (request.prom != NULL && (request.json || request.once))
         return tool_usage(&tool_command_top, "--prom FILE writes metrics instead of %s",
                           request.json ? "--json" : "--once");
+    request.is_of_all_users |= request.order.user != NULL;
     if (request.is_of_all_users && live_check_root(&tool_command_top) != TOOL_DONE)
         return TOOL_FAILED;
     setlocale(LC_CTYPE, "");
@@ -194,7 +196,7 @@ static int run(int argc, char **argv)
 const struct tool_command tool_command_top = {
     .name = "top",
     .synopsis = "[--once] [--json] [OPTIONS]",
-    .summary = "live view of every process and group of this user",
+    .summary = "live view of processes and groups, of this user or of all",
     .help = "  --once           print the table once and end; also where standard output is\n"
             "                   no terminal\n"
             "  --json           print one JSON object and end\n"
@@ -208,6 +210,7 @@ const struct tool_command tool_command_top = {
             "  --device D       only this device: its number in the table, its UUID or its\n"
             "                   beginning\n"
             "  --group NAME     only this group\n"
+            "  --user NAME      only this user; for root\n"
             "\n"
             "LIVE is requested and not freed, RESVD is reserved from the driver, IDLE is the\n"
             "cached part of RESVD, RES% the part of the memory that is on the device.\n"

@@ -52,7 +52,8 @@ int live_check_root(const struct tool_command *command)
 {
     if (geteuid() == 0)
         return TOOL_DONE;
-    return tool_fail(command, "--all-users is for root: other users' ledgers are closed to you");
+    return tool_fail(command,
+                     "--all-users and --user are for root: other users' ledgers are closed to you");
 }
 
 const char *live_show(const char *name, char text[LIVE_SHOWN_BYTES])
@@ -561,11 +562,12 @@ static int find_in_all(struct live_session *session, const char *word, enum live
     if (count == 0)
         return fail_name(command, NULL, &wanted);
     if (count > 1)
-        return tool_fail(command, "%s and %s (%s) both have a %s %s: give --user, or the PIDs",
-                         session->node.ledgers[ledgers[0]].user,
-                         session->node.ledgers[ledgers[1]].user,
-                         session->node.ledgers[ledgers[1]].ledger.path,
-                         kind == LIVE_GROUP ? "group" : "tenant", live_show(word, shown));
+        return tool_fail(
+            command,
+            "the ledgers of %s and of %s (%s) both have a %s %s: give the PIDs, or --user if they are two",
+            session->node.ledgers[ledgers[0]].user, session->node.ledgers[ledgers[1]].user,
+            session->node.ledgers[ledgers[1]].ledger.path, kind == LIVE_GROUP ? "group" : "tenant",
+            live_show(word, shown));
     if (!wanted.has_pid && wanted.group != NULL) {
         session->target.is_group = true;
         snprintf(session->target.group, sizeof(session->target.group), "%s", wanted.group);

@@ -65,6 +65,16 @@ static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 /* ---- reading ---- */
 
+static bool is_marked_shown(const struct screen *screen)
+{
+    for (size_t i = 0; screen->rows != NULL && i < screen->row_count; i++) {
+        const struct top_account *account = &screen->view.accounts[screen->rows[i]];
+        if (screen->view.subjects[account->subject].key == screen->marked)
+            return true;
+    }
+    return false;
+}
+
 static void sort_rows(struct screen *screen)
 {
     free(screen->rows);
@@ -74,6 +84,8 @@ static void sort_rows(struct screen *screen)
     if (screen->rows != NULL && filter[0] != '\0')
         screen->row_count =
             top_prompt_filter(&screen->view, filter, screen->rows, screen->row_count);
+    if (!is_marked_shown(screen))
+        screen->marked = 0; /* no key acts on a process that is not on the screen */
 }
 
 static void read_view(struct screen *screen)

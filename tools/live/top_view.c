@@ -418,7 +418,11 @@ static bool is_shown(const struct top_view *view, const struct top_order *order,
         return false;
     if (subject->kind == TOP_TENANT && order->hide_tenants)
         return false;
-    if (order->group == NULL || subject->kind == TOP_DEVICE)
+    if (subject->kind == TOP_DEVICE)
+        return true;
+    if (order->user != NULL && strcmp(subject->user, order->user) != 0)
+        return false;
+    if (order->group == NULL)
         return true;
     return strcmp(subject->kind == TOP_GROUP ? subject->name : subject->group, order->group) == 0;
 }

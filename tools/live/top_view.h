@@ -105,6 +105,7 @@ struct top_order {
     bool hide_tenants;
     size_t device;     /* TOP_NONE: all */
     const char *group; /* only this one; NULL: all */
+    const char *user;  /* as group */
 };
 
 /* The order's word on the command line, and its key on the screen. */

@@ -195,7 +195,8 @@ static bool find_container(const char *name, size_t length, char container[HOST_
     return false;
 }
 
-/* The parts of the paths of /proc/PID/cgroup; the kernel writes them, root makes the groups. */
+/* The parts of the paths of /proc/PID/cgroup, which the kernel writes. Root makes the groups, but
+ * for those below a user's own, "user@UID.service". */
 static void read_groups(int pid, struct host_process *found)
 {
     char text[FILE_BYTES];
@@ -203,12 +204,16 @@ static void read_groups(int pid, struct host_process *found)
         return;
     for (const char *at = text; *at != '\0';) {
         const size_t length = strcspn(at, "/\n");
+        if (strncmp(at, "user@", 5) == 0) {
+            at += strcspn(at, "\n");
+            continue;
+        }
         unsigned long job;
         int end = 0;
         (void)find_container(at, length, found->container);
         if (sscanf(at, "job_%9lu%n", &job, &end) == 1 && (size_t)end == length)
             snprintf(found->job, sizeof(found->job), "%lu", job);
-        at += length + (at[length] != '\0');
+        at += length + (at[length] != '\0' ? 1 : 0);
     }
 }
 

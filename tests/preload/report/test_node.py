@@ -105,6 +105,8 @@ def check_view(node, plain, job, contained):
     equal("one device for all", [(row["process_count"], row["requested_bytes"] // MIB) for row in shown["devices"]], [(3, 600)])
     equal("two users' groups of one name are two", sorted((row["name"], row["user"], row["process_count"]) for row in shown["groups"]),
           [("same", str(USERS[1]), 1), ("same", str(USERS[2]), 1)])
+    rows = json.loads(node.tool("top", "--user", str(USERS[1]), "--json").stdout)["processes"]
+    equal("top --user", [row["name"] for row in rows], ["in-job"])
     text = node.tool("top", "--all-users", "--once").stdout
     ok("the table has the columns", all(word in text.splitlines()[0] for word in
                                         ("NSPID", "USER", "POD", "CONTAINER", "JOB", "OOM", "COMMAND")), text)
@@ -117,7 +119,7 @@ def check_steering(node, plain, job, contained):
     equal("the limit of a process in a container", (done.returncode, done.stderr), (0, ""))
     equal("holds", command(contained, "alloc 200"), OUT_OF_MEMORY)
     done = node.tool("limit", "same", "1GiB", "--all-users")
-    ok("a group's name that two users have is not taken", done.returncode == 1 and "give --user, or the PIDs" in done.stderr, done.stderr)
+    ok("a group's name that two users have is not taken", done.returncode == 1 and "give the PIDs, or --user" in done.stderr, done.stderr)
     done = node.tool("limit", "same", "300MiB", "--user", str(USERS[1]))
     equal("with the user it is", (done.returncode, done.stderr), (0, ""))
     equal("and holds there", (command(job, "alloc 150"), command(job, "alloc 20")), (OUT_OF_MEMORY, "0"))
@@ -141,6 +143,24 @@ def check_steering(node, plain, job, contained):
     done = subprocess.run([*as_user, "top", "--json"], capture_output=True, text=True, check=False,
                           env={"PATH": os.environ["PATH"], "GPUCACHE_NODE": node.root})
     equal("a user sees its own", [row["name"] for row in json.loads(done.stdout)["processes"]], ["plain"])
+
+
+def check_series(node, plain):
+    """The same group in two ledgers of a user: no series is there twice."""
+    folder = f"/dev/shm/gpucache-{USERS[0]}"
+    twin = node.start(USERS[0], "twin", GPUCACHE_LEDGER=folder, GPUCACHE_GROUP="twice", GPUCACHE_GROUP_LIMIT="100MiB")
+    other = node.start(USERS[0], "other", GPUCACHE_GROUP="twice", GPUCACHE_GROUP_LIMIT="200MiB")
+    text = node.tool("top", "--all-users", "--prom", "-").stdout
+    series = [line.rsplit(" ", 1)[0] for line in text.splitlines() if not line.startswith("#")]
+    equal("no series is there twice", sorted(name for name in set(series) if series.count(name) > 1), [])
+    equal("two ledgers' group is the sum",
+          [line.rsplit(" ", 1)[1] for line in text.splitlines() if line.startswith("gpucache_group_limit_bytes") and 'group="twice"' in line],
+          [str(300 * MIB)])
+    for client in (twin, other):
+        client.kill()
+        client.wait(PATIENCE)
+    shutil.rmtree(folder, ignore_errors=True)
+    del plain
 
 
 def check_hostile(node):
@@ -197,6 +217,7 @@ def main():
     command(plain, "info")
     check_view(node, plain, job, contained)
     check_steering(node, plain, job, contained)
+    check_series(node, plain)
     check_hostile(node)
     return finish()
 

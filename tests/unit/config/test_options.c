@@ -92,6 +92,7 @@ static const struct sample {
     {"GROUP_LIMIT", {"4GiB", "0=1g"}, {"0", "much"}},
     {"TENANT", {"worker"}, {"a=b"}},
     {"LEDGER", {"/run/user/1000/gpucache", "folder"}, {NULL}},
+    {"LEDGER_REQUIRED", {"0", "1"}, {"yes", "2", "-1"}},
     {"NODE", {"/run/gpucache"}, {NULL}},
     {"REPORT", {"stderr", "none", "/tmp/r-%p.json"}, {NULL}},
     {"TRACE", {"/tmp/t"}, {NULL}},
@@ -212,13 +213,14 @@ static void bad_values_give_one_line_and_the_right_consequence(void **state)
     }
 }
 
-static void only_limits_guarantee_budget_and_gate_close(void **state)
+static void only_what_limits_depend_on_closes(void **state)
 {
     (void)state;
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         const bool closes = i == GC_OPTION_LIMIT || i == GC_OPTION_GROUP_LIMIT ||
                             i == GC_OPTION_BUDGET || i == GC_OPTION_GATE ||
-                            i == GC_OPTION_TENANTS || i == GC_OPTION_GUARANTEE;
+                            i == GC_OPTION_TENANTS || i == GC_OPTION_GUARANTEE ||
+                            i == GC_OPTION_LEDGER_REQUIRED;
         assert_int_equal(gc_options_get_row((enum gc_option)i)->closed, closes);
     }
 }
@@ -790,7 +792,7 @@ int main(void)
         TEST(every_option_has_samples),
         TEST(good_values_are_taken),
         TEST(bad_values_give_one_line_and_the_right_consequence),
-        TEST(only_limits_guarantee_budget_and_gate_close),
+        TEST(only_what_limits_depend_on_closes),
         TEST(a_gate_that_closes_takes_no_default),
         TEST(bad_values_name_the_real_default),
         TEST(no_room_is_left_where_zero_says_so),
