@@ -41,7 +41,25 @@ mkdir "$TMP/bundle"
 state="{\"id\": \"c1\", \"bundle\": \"$TMP/bundle\"}"
 not_ok "create refuses a state without a bundle" hook create '{"id": "c1"}'
 not_ok "and a bundle without a configuration" hook create "$state"
-env='"LD_PRELOAD=/usr/lib/gpucache/libgpucache.so", "GPUCACHE_GROUP=container", "GPUCACHE_GROUP_LIMIT=1GiB"'
+is "the mode is named, before any file of an image" "$(json "$TMP/spec.json" '[e for e in r["containerEdits"]["env"] if "MODE" in e]')" '["GPUCACHE_MODE=cache"]'
+limit='"LD_PRELOAD=/usr/lib/gpucache/libgpucache.so", "GPUCACHE_GROUP=container", "GPUCACHE_GROUP_LIMIT=1GiB"'
+env="$limit, \"GPUCACHE_MODE=cache\""
+# configured VARIABLES: what create says of a container with them.
+configured() {
+    printf '{"root": {"path": "/tmp"}, "process": {"env": [%s]}}' "$1" > "$TMP/bundle/config.json"
+    hook create "$state"
+}
+like "no mode is no limit" "$(configured "$limit")" 'no limit: GPUCACHE_MODE= is not valid there; accepted: cache|track'
+for bad in GPUCACHE_MODE=off GPUCACHE_MODE=bad; do
+    like "nor is $bad" "$(configured "$limit, \"$bad\"")" "no limit: $bad is not valid there"
+done
+for bad in GPUCACHE_LEDGER=/tmp/x GPUCACHE_NODE=/tmp/x GPUCACHE_CONFIG=/x.conf CUDA_DISABLE_CONTROL=true CUDA_DISABLE_CONTROL=T CUDA_DISABLE_CONTROL=1; do
+    like "$bad is refused" "$(configured "$env, \"$bad\"")" "no limit: $bad is not valid there"
+done
+for good in GPUCACHE_LEDGER= GPUCACHE_NODE=/run/gpucache GPUCACHE_CONFIG= CUDA_DISABLE_CONTROL=False; do
+    like "$good is not" "$(configured "$env, \"$good\"")" "libgpucache.so in it: "
+done
+like "nor is the mode track" "$(configured "$limit, \"GPUCACHE_MODE=track\"")" "libgpucache.so in it: "
 for bad in '' '[]' '{}' '{"root": {"path": ""}}' '{"root": {"path": "/nowhere"}}' '{"root": {"path": "rootfs"}, "process": {"env": [1, null]}}' \
     "{\"root\": {\"path\": \"/nowhere\"}, \"process\": {\"env\": [$env]}}" "{\"root\": {\"path\": \"/tmp\"}, \"process\": {\"env\": [$env]}}"; do
     printf '%s' "$bad" > "$TMP/bundle/config.json"

@@ -12,6 +12,7 @@
 #define CDI_TOOL "/usr/bin/gpucache"
 #define CDI_PLACE "/run/gpucache/users" /* where the library of a container puts its ledgers */
 #define CDI_GROUP "container"
+#define CDI_MODE "cache" /* prevails over a configuration file of the image */
 
 /* Names the command in messages. */
 static const struct tool_command cdi_command = {.name = "cdi"};

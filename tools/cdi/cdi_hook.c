@@ -6,6 +6,7 @@
 #include "tools/cdi/cdi.h"
 
 #include "core/config/size.h"
+#include "core/io/text.h"
 #include "tools/cdi/cdi_scope.h"
 
 #include <errno.h>
@@ -101,6 +102,44 @@ static bool is_preloaded(const char *list)
     return false;
 }
 
+/* Whether a variable has one of the values, which "|" separates, in any case of letters. */
+static bool has_value(const struct container *container, const char *name, const char *values)
+{
+    const char *text = get_variable(container, name);
+    const size_t length = strlen(text);
+    for (const char *word = values; *word != '\0';) {
+        const size_t word_length = strcspn(word, "|");
+        if (length == word_length && gc_text_equal_nocase(text, word, length))
+            return true;
+        word += word_length + (word[word_length] == '|');
+    }
+    return false;
+}
+
+/* Variables that lead the container's programs away from its limit or from its scope. */
+static int check_escapes(const struct container *container)
+{
+    static const struct {
+        const char *name;
+        const char *accepted;
+        bool may_be_empty;
+    } rows[] = {
+        {"GPUCACHE_MODE", "cache|track", false},     {"GPUCACHE_LEDGER", "", true},
+        {"GPUCACHE_NODE", "/run/gpucache", true},    {"GPUCACHE_CONFIG", "", true},
+        {"CUDA_DISABLE_CONTROL", "false|f|0", true},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *text = get_variable(container, rows[i].name);
+        if (!has_value(container, rows[i].name, rows[i].accepted) &&
+            !(rows[i].may_be_empty && text[0] == '\0'))
+            return fail("the container has no limit: %s=%s is not valid there; accepted: %s%s",
+                        rows[i].name, text, rows[i].may_be_empty ? "nothing" : rows[i].accepted,
+                        rows[i].may_be_empty && rows[i].accepted[0] != '\0' ? ", or its default"
+                                                                            : "");
+    }
+    return TOOL_DONE;
+}
+
 /* Another option of the container may have replaced a variable. */
 static int check_variables(const struct container *container)
 {
@@ -115,7 +154,7 @@ static int check_variables(const struct container *container)
                     text);
     if (get_variable(container, "GPUCACHE_GROUP")[0] == '\0')
         return fail("the container has no limit: GPUCACHE_GROUP is not set");
-    return TOOL_DONE;
+    return check_escapes(container);
 }
 
 /* Opens a path of the container as its own programs would; -1 with errno. */

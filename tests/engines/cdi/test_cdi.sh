@@ -70,6 +70,10 @@ is "two processes of a container share its limit" "$(container 2GiB -- /bin/sh -
     printf "kib 458753\nalloc 448\nkib 1\n" | live_client; wait; cat /tmp/first' 2>&1 | answers)" "ready 2 0 2 ready 0"
 is "a variable of the command line does not replace the limit" \
     "$(USERS=(-e GPUCACHE_GROUP_LIMIT=16GiB -e GPUCACHE_GROUP=mine) && asks 'kib 2031617' 'alloc 1984')" "ready 2 0"
+is "nor does a mode without a limit" "$(USERS=(-e GPUCACHE_MODE=off) && asks 'kib 2031617' 'alloc 1984')" "ready 2 0"
+echo MODE=off > "$image/etc/gpucache.conf"
+is "nor one in the image's file" "$(asks 'kib 2031617' 'alloc 1984')" "ready 2 0"
+rm "$image/etc/gpucache.conf"
 is "a limit of its own below that holds" "$(USERS=(-e GPUCACHE_LIMIT=1GiB) && asks 'kib 983041' 'alloc 960')" "ready 2 0"
 
 # ---- root on the host ----
@@ -182,6 +186,8 @@ not_ok "which the hook on the host does not load" test -e "$TMP/evil-ran"
 not_ok "without the limit it does not start" runs "$(change GPUCACHE_GROUP_LIMIT= X=)"
 not_ok "with a limit that is none it does not start" runs "$(change GPUCACHE_GROUP_LIMIT=2GiB GPUCACHE_GROUP_LIMIT=lots)"
 like "and runc says what is accepted" "$(cat "$TMP/said")" 'GPUCACHE_GROUP_LIMIT=lots is not valid; accepted: a size'
+not_ok "with the mode off it does not start" runs "$(change GPUCACHE_MODE=cache GPUCACHE_MODE=off)"
+not_ok "with another ledger it does not start" runs "env.append('GPUCACHE_LEDGER=/tmp/mine')"
 not_ok "without the group it does not start" runs "$(change GPUCACHE_GROUP=container X=)"
 not_ok "without the library's mount it does not start" runs "c['mounts'] = [m for m in c['mounts'] if 'libgpucache' not in m['destination']]"
 not_ok "with another file in its place it does not start" \

@@ -31,6 +31,12 @@ type resource interface {
 	gpus(ids []string) []string
 }
 
+// limited is the environment of a limit. The mode and the rest prevail over the image's variables and its /etc/gpucache.conf.
+func limited(group, limit string) map[string]string {
+	return map[string]string{"GPUCACHE_GROUP": group, "GPUCACHE_GROUP_LIMIT": limit, "GPUCACHE_MODE": "cache",
+		"CUDA_DISABLE_CONTROL": "false", "GPUCACHE_NODE": filepath.Dir(insideLedgers)}
+}
+
 func newDevice(id string, isHealthy bool) *deviceplugin.Device {
 	health := "Unhealthy"
 	if isHealthy {
@@ -81,7 +87,7 @@ func (m *memory) scope(ids []string, isNew bool) (string, error) {
 }
 
 func (m *memory) settings(ids []string) map[string]string {
-	return map[string]string{"GPUCACHE_GROUP": "container", "GPUCACHE_GROUP_LIMIT": limitText(ids)}
+	return limited("container", limitText(ids))
 }
 
 // group is one group: its limit on one GPU is taken from that GPU's units.
@@ -114,7 +120,7 @@ func (g *group) scope([]string, bool) (string, error) {
 }
 
 func (g *group) settings([]string) map[string]string {
-	return map[string]string{"GPUCACHE_GROUP": g.title, "GPUCACHE_GROUP_LIMIT": fmt.Sprintf("%dGiB", g.gib)}
+	return limited(g.title, fmt.Sprintf("%dGiB", g.gib))
 }
 
 var groupText = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?)=([1-9][0-9]{0,5})(GiB)?(@([0-9]{1,3}))?$`)
