@@ -297,3 +297,27 @@ func TestLabelsAndTheEndOfScopes(t *testing.T) {
 		t.Error(left)
 	}
 }
+
+func TestNoLinkLeadsOutOfAScope(t *testing.T) {
+	f := newFixture(t)
+	answer, _ := f.allocate("GPU-a_000")
+	scope, outside := answer.Mounts[2].HostPath, filepath.Join(f.folder, "outside")
+	name := filepath.Base(scope)
+	os.MkdirAll(outside, 0700)
+	ledger, _ := os.Create(filepath.Join(outside, "ledger-4"))
+	defer ledger.Close()
+	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: 3, Len: 1}
+	if err := syscall.FcntlFlock(ledger.Fd(), 37, &lock); err != nil { // F_OFD_SETLK
+		t.Fatal(err)
+	}
+	os.Symlink(outside, filepath.Join(scope, "0"))
+	os.Mkdir(filepath.Join(scope, "1"), 0700)
+	os.Symlink(ledger.Name(), filepath.Join(scope, "1", "ledger-4"))
+	if f.node.scopes.isUsed(name) {
+		t.Error("a link is followed")
+	}
+	os.Link(ledger.Name(), filepath.Join(scope, "1", "ledger-5"))
+	if !f.node.scopes.isUsed(name) {
+		t.Error("a lock is not seen")
+	}
+}

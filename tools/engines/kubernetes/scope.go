@@ -13,6 +13,8 @@ import (
 	"sort"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -82,15 +84,55 @@ func (s *scopes) renew(name string) error {
 
 // isUsed: whether a process of a ledger in the scope lives. Each holds a lock in the file as long as it lives.
 func (s *scopes) isUsed(name string) bool {
-	ledgers, _ := filepath.Glob(filepath.Join(s.path(name), "*", "ledger-*"))
-	for _, path := range ledgers {
-		fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	scope, err := openInside(unix.AT_FDCWD, s.path(name), unix.O_DIRECTORY)
+	if err != nil {
+		return false
+	}
+	defer scope.Close()
+	users, _ := scope.Readdirnames(-1)
+	for _, user := range users {
+		folder, err := openInside(int(scope.Fd()), user, unix.O_DIRECTORY)
+		if err != nil {
+			continue
+		}
+		isUsed := hasLock(folder)
+		folder.Close()
+		if isUsed {
+			return true
+		}
+	}
+	return false
+}
+
+// openInside opens what has this name in the folder; no link is followed, since containers write there.
+func openInside(folder int, name string, flags int) (*os.File, error) {
+	fd, err := unix.Openat(folder, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC|flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+func isRegular(folder *os.File, name string) bool {
+	var facts unix.Stat_t
+	err := unix.Fstatat(int(folder.Fd()), name, &facts, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && facts.Mode&unix.S_IFMT == unix.S_IFREG
+}
+
+// hasLock: whether a process holds a lock in a ledger of the folder.
+func hasLock(folder *os.File) bool {
+	names, _ := folder.Readdirnames(-1)
+	for _, name := range names {
+		if !strings.HasPrefix(name, "ledger-") || !isRegular(folder, name) {
+			continue
+		}
+		ledger, err := openInside(int(folder.Fd()), name, 0)
 		if err != nil {
 			continue
 		}
 		lock := syscall.Flock_t{Type: syscall.F_WRLCK}
-		err = syscall.FcntlFlock(uintptr(fd), ofdGetLock, &lock)
-		syscall.Close(fd)
+		err = syscall.FcntlFlock(ledger.Fd(), ofdGetLock, &lock)
+		ledger.Close()
 		if err == nil && lock.Type != syscall.F_UNLCK {
 			return true
 		}
