@@ -93,12 +93,16 @@ func listGPUs() ([]gpu, error) {
 		return nil, fmt.Errorf("NVML does not count the devices: status %d", int(status))
 	}
 	var found []gpu
+	var fault error // the first
 	for i := C.uint(0); i < count; i++ {
 		var one C.struct_gpu
 		if status := C.read_gpu(i, &one); status != 0 {
-			return found, fmt.Errorf("NVML does not read device %d: status %d", uint(i), int(status))
+			if fault == nil {
+				fault = fmt.Errorf("NVML does not read device %d: status %d", uint(i), int(status))
+			}
+			continue
 		}
 		found = append(found, gpu{C.GoString(&one.uuid[0]), uint64(one.total_bytes), uint(one.minor)})
 	}
-	return found, nil
+	return found, fault
 }
