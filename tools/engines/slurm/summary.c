@@ -101,8 +101,13 @@ static void read_ledger(const struct job *job, bool is_exact, struct text *to)
 static void read_in_child(const struct job *job, bool is_exact, int fd)
 {
     struct text text = {.used = 0};
+    sigset_t alarms;
     signal(SIGBUS, SIG_DFL);
     signal(SIGALRM, SIG_DFL);
+    /* slurmd's threads block it. */
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    sigprocmask(SIG_UNBLOCK, &alarms, NULL);
     prctl(PR_SET_DUMPABLE, 0);
     alarm(READ_SECONDS);
     read_ledger(job, is_exact, &text);
