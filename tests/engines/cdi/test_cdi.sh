@@ -70,9 +70,9 @@ is "two processes of a container share its limit" "$(container 2GiB -- /bin/sh -
     printf "kib 458753\nalloc 448\nkib 1\n" | live_client; wait; cat /tmp/first' 2>&1 | answers)" "ready 2 0 2 ready 0"
 is "a variable of the command line does not replace the limit" \
     "$(USERS=(-e GPUCACHE_GROUP_LIMIT=16GiB -e GPUCACHE_GROUP=mine) && asks 'kib 2031617' 'alloc 1984')" "ready 2 0"
-is "nor does a mode without a limit" "$(USERS=(-e GPUCACHE_MODE=off) && asks 'kib 2031617' 'alloc 1984')" "ready 2 0"
-echo MODE=off > "$image/etc/gpucache.conf"
-is "nor one in the image's file" "$(asks 'kib 2031617' 'alloc 1984')" "ready 2 0"
+like "with a mode without a limit it does not start" "$(USERS=(-e GPUCACHE_MODE=off) && asks 'alloc 1984')" 'no limit: GPUCACHE_MODE=off is not valid there'
+echo GPUCACHE_MODE=off > "$image/etc/gpucache.conf"
+is "in a file of the image it does not count" "$(asks 'kib 2031617' 'alloc 1984')" "ready 2 0"
 rm "$image/etc/gpucache.conf"
 is "a limit of its own below that holds" "$(USERS=(-e GPUCACHE_LIMIT=1GiB) && asks 'kib 983041' 'alloc 960')" "ready 2 0"
 
