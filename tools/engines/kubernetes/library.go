@@ -9,6 +9,7 @@ import (
 	"io/ioutil"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // The library's place in containers, as in `gpucache cdi`.
@@ -28,6 +29,9 @@ type library struct {
 	folder    string
 	sum       [sha256.Size]byte
 	hasModule bool
+
+	mutex sync.Mutex
+	good  string // the identity of the file that had the sum when it was read
 }
 
 func isLibrary(content []byte) bool {
@@ -89,15 +93,32 @@ func installLibrary(source, folder string) (*library, error) {
 	return installed, installed.check()
 }
 
-// check returns nil if containers that mount the folder's files get the library that was installed.
-func (l *library) check() error {
-	path := filepath.Join(l.folder, libraryName)
+// checkSum reads the library only if it changed: each change of content changes the time ctime, which no program can set.
+func (l *library) checkSum(path string) error {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	before := identity(path)
+	if before != "" && before == l.good {
+		return nil
+	}
+	l.good = ""
 	content, err := ioutil.ReadFile(path)
 	if err != nil {
 		return err
 	}
 	if sha256.Sum256(content) != l.sum {
 		return fmt.Errorf("%s: is another file than the one that was installed", path)
+	}
+	if identity(path) == before {
+		l.good = before
+	}
+	return nil
+}
+
+// check returns nil if containers that mount the folder's files get the library that was installed.
+func (l *library) check() error {
+	if err := l.checkSum(filepath.Join(l.folder, libraryName)); err != nil {
+		return err
 	}
 	preload, err := ioutil.ReadFile(filepath.Join(l.folder, preloadName))
 	if err != nil {

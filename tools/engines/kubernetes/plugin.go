@@ -22,7 +22,8 @@ import (
 const (
 	apiVersion      = "v1beta1"
 	kubeletSocket   = "kubelet.sock"
-	watchInterval   = time.Second
+	watchInterval   = time.Second // of the kubelet's sockets
+	examineInterval = 10 * time.Second
 	registerTimeout = 10 * time.Second
 )
 
@@ -43,7 +44,7 @@ type node struct {
 func (n *node) watch(list func() ([]gpu, error)) {
 	for {
 		n.examine(list)
-		time.Sleep(watchInterval)
+		time.Sleep(examineInterval)
 	}
 }
 

@@ -321,3 +321,22 @@ func TestNoLinkLeadsOutOfAScope(t *testing.T) {
 		t.Error("a lock is not seen")
 	}
 }
+
+func TestTheLibraryIsReadAgainWhenItChanges(t *testing.T) {
+	f := newFixture(t)
+	path := filepath.Join(f.folder, "library", libraryName)
+	if f.node.library.good != identity(path) {
+		t.Error("the library is read each time")
+	}
+	facts, _ := os.Stat(path)
+	content, _ := ioutil.ReadFile(path)
+	write(t, path, string(content[:len(content)-1])+"X")
+	os.Chtimes(path, facts.ModTime(), facts.ModTime())
+	if f.node.library.check() == nil {
+		t.Error("a changed library of the same size and time passes")
+	}
+	write(t, path, string(content))
+	if err := f.node.library.check(); err != nil {
+		t.Error(err)
+	}
+}
