@@ -104,7 +104,7 @@ func main() {
 	}
 	shared.examine(listGPUs)
 	go shared.watch(listGPUs)
-	go (&keeper{s.pods, shared.scopes, s.grace, map[string]time.Time{}}).run()
+	go (&keeper{s.pods, shared.scopes, s.grace}).run()
 	for _, one := range resources {
 		go (&plugin{shared, one, s.kubelet}).run()
 	}

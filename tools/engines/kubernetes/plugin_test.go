@@ -258,7 +258,7 @@ func TestLabelsAndTheEndOfScopes(t *testing.T) {
 	f.kubelet.start(t)
 	answer, _ := f.allocate("GPU-a_000")
 	scope := answer.Mounts[2].HostPath
-	k := &keeper{filepath.Join(f.kubelet.folder, kubeletSocket), f.node.scopes, time.Minute, map[string]time.Time{}}
+	k := &keeper{filepath.Join(f.kubelet.folder, kubeletSocket), f.node.scopes, time.Minute}
 	f.kubelet.pods = []*podresources.PodResources{{Name: "one", Namespace: "space", Containers: []*podresources.ContainerResources{
 		{Name: "main", Devices: []*podresources.ContainerDevices{{ResourceName: "nvidia.com/gpu", DeviceIds: []string{"x"}},
 			{ResourceName: memoryResource, DeviceIds: []string{"GPU-a_000"}}}}}}}
@@ -338,5 +338,22 @@ func TestTheLibraryIsReadAgainWhenItChanges(t *testing.T) {
 	write(t, path, string(content))
 	if err := f.node.library.check(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAnAllocationBeginsTheTimeOfAScopeAnew(t *testing.T) {
+	f := newFixture(t)
+	k := &keeper{"", f.node.scopes, time.Minute}
+	answer, _ := f.allocate("GPU-a_000")
+	start := time.Now()
+	k.prune(nil, start)
+	f.allocate("GPU-a_000")
+	k.prune(nil, start.Add(2*time.Minute))
+	if _, err := os.Stat(answer.Mounts[2].HostPath); err != nil {
+		t.Error("the scope of a new container is removed:", err)
+	}
+	k.prune(nil, start.Add(4*time.Minute))
+	if _, err := os.Stat(answer.Mounts[2].HostPath); !os.IsNotExist(err) {
+		t.Error("the scope stays")
 	}
 }

@@ -29,10 +29,9 @@ func dialUnix(path string, timeout time.Duration) (*grpc.ClientConn, error) {
 
 // A keeper keeps the labels, and removes scopes that no pod has had for the time `grace`.
 type keeper struct {
-	socket  string
-	scopes  *scopes
-	grace   time.Duration
-	missing map[string]time.Time
+	socket string
+	scopes *scopes
+	grace  time.Duration
 }
 
 func (k *keeper) run() {
@@ -102,15 +101,18 @@ func (k *keeper) prune(known map[string]bool, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	k.scopes.mutex.Lock()
+	defer k.scopes.mutex.Unlock()
+	missing := k.scopes.missing
 	for _, name := range names {
-		since, isMissing := k.missing[name]
+		since, isMissing := missing[name]
 		switch {
 		case known[name]:
-			delete(k.missing, name)
+			delete(missing, name)
 		case !isMissing:
-			k.missing[name] = now
+			missing[name] = now
 		case now.Sub(since) >= k.grace && !k.scopes.isUsed(name):
-			delete(k.missing, name)
+			delete(missing, name)
 			if err := k.scopes.remove(name); err != nil {
 				log.Printf("%s: %v", k.scopes.path(name), err)
 			}

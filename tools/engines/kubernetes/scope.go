@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,6 +28,9 @@ const (
 // scopes is the node's folder for them.
 type scopes struct {
 	folder string
+
+	mutex   sync.Mutex
+	missing map[string]time.Time // scopes without a pod, and since when
 }
 
 // scopeName is the name of the scope of these units.
@@ -51,7 +56,7 @@ func newScopes(node string) (*scopes, error) {
 			return nil, fmt.Errorf("%s: a folder of this user that no other can write to is accepted", path)
 		}
 	}
-	return &scopes{folder}, nil
+	return &scopes{folder: folder, missing: map[string]time.Time{}}, nil
 }
 
 func (s *scopes) path(name string) string { return filepath.Join(s.folder, name) }
@@ -73,9 +78,12 @@ func (s *scopes) make(name string) error {
 
 // renew makes a scope anew: what an earlier container left is removed, unless a process still uses it.
 func (s *scopes) renew(name string) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	if s.isUsed(name) {
 		return fmt.Errorf("%s: processes of another container still use it", s.path(name))
 	}
+	delete(s.missing, name)
 	if err := s.remove(name); err != nil {
 		return err
 	}
