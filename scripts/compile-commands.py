@@ -14,11 +14,9 @@ def main(arguments):
     entries = []
     while rest:
         group, rest = rest[1:], []
-        for marker in ("--core", "--cuda"):
-            if marker in group:
-                index = group.index(marker)
-                group, rest = group[:index], group[index:]
-                break
+        ends = [group.index(marker) for marker in ("--core", "--cuda") if marker in group]
+        if ends:
+            group, rest = group[:min(ends)], group[min(ends):]
         split = group.index("--")
         command, sources = group[:split], group[split + 1:]
         for source in sources:

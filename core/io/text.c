@@ -148,7 +148,7 @@ static size_t write_uint(char *text, uint64_t value)
 uint64_t gc_text_round_up(uint64_t bytes)
 {
     unsigned shift = 0;
-    while (shift < 60 && bytes >> (shift + 10) != 0)
+    while (shift < 60 && bytes >> shift >> 10 != 0)
         shift += 10;
     const unsigned __int128 tenths =
         ((unsigned __int128)bytes * 10 + ((UINT64_C(1) << shift) - 1)) >> shift;

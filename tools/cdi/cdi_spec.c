@@ -143,6 +143,7 @@ static void write_edits(struct gc_json *json, const struct cdi_settings *setting
     gc_json_string(json, "LD_PRELOAD=" CDI_LIBRARY);
     gc_json_string(json, "GPUCACHE_GROUP=" CDI_GROUP);
     gc_json_string(json, "GPUCACHE_MODE=" CDI_MODE);
+    gc_json_string(json, "GPUCACHE_LEDGER_REQUIRED=1");
     gc_json_end_array(json);
     gc_json_open_array(json, "mounts", GC_JSON_LINES);
     write_mount(json, settings->library, CDI_LIBRARY);

@@ -161,7 +161,7 @@ func TestAllocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	envs := answer.Envs
-	if envs["GPUCACHE_MODE"] != "cache" || envs["CUDA_DISABLE_CONTROL"] != "false" || envs["GPUCACHE_NODE"] != "/run/gpucache" {
+	if envs["GPUCACHE_MODE"] != "cache" || envs["GPUCACHE_LEDGER_REQUIRED"] != "1" || envs["CUDA_DISABLE_CONTROL"] != "false" || envs["GPUCACHE_NODE"] != "/run/gpucache" {
 		t.Error(envs)
 	}
 	if envs["GPUCACHE_GROUP_LIMIT"] != "2GiB" || envs["GPUCACHE_GROUP"] != "container" || envs["NVIDIA_VISIBLE_DEVICES"] != "GPU-a" {

@@ -34,7 +34,8 @@ type resource interface {
 // limited is the environment of a limit. The mode and the rest prevail over the image's variables and its /etc/gpucache.conf.
 func limited(group, limit string) map[string]string {
 	return map[string]string{"GPUCACHE_GROUP": group, "GPUCACHE_GROUP_LIMIT": limit, "GPUCACHE_MODE": "cache",
-		"CUDA_DISABLE_CONTROL": "false", "GPUCACHE_NODE": filepath.Dir(insideLedgers)}
+		"GPUCACHE_LEDGER_REQUIRED": "1",
+		"CUDA_DISABLE_CONTROL":     "false", "GPUCACHE_NODE": filepath.Dir(insideLedgers)}
 }
 
 func newDevice(id string, isHealthy bool) *deviceplugin.Device {

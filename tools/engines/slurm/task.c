@@ -114,6 +114,7 @@ bool task_set_environment(spank_t spank, const struct job *job, const char *grou
     suggest(spank, "GPUCACHE_REPORT", report);
     return preload(spank, arguments->library, reason) && set_mode(spank, reason) &&
            set_all(spank, arguments, reason) && set(spank, "GPUCACHE_LEDGER", ledger, reason) &&
+           set(spank, "GPUCACHE_LEDGER_REQUIRED", "1", reason) &&
            set(spank, "GPUCACHE_GROUP", group, reason) &&
            set(spank, "GPUCACHE_GROUP_LIMIT", limit, reason);
 }
