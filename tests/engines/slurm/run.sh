@@ -218,6 +218,8 @@ for command in srun sbatch salloc; do
     is "required: no job came of $command" "$(last_job)" "$before"
 done
 is "required: with the option it runs" "$(run --gpu-mem=1GiB fill 1 100000)" "pieces 960 refused"
+like "required: a list of devices alone is no limit of the others" "$(run --gpu-mem=7=1GiB fill 1 0)" "gpucache: --gpu-mem=7=1GiB: a device that it does not name would have no limit"
+is "required: a size for all may stand beside one" "$(run --gpu-mem=1GiB,7=2GiB fill 1 100000)" "pieces 960 refused"
 is "required: the steps of an allocation need none" "$(run_in --gpu-mem=1GiB srun -Q fill 1 100000)" "pieces 960 refused"
 mkdir "$C/other"
 cp "$C/cgroup.conf" "$C/gres.conf" "$C/other/"

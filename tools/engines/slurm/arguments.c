@@ -33,6 +33,33 @@ bool arguments_check_limit(const char *name, const char *value, char reason[ARGU
     return false;
 }
 
+/* Whether a valid value is a limit of every device, not of those alone that it names. */
+static bool is_for_all(const char *value)
+{
+    struct gc_size_spec spec;
+    if (gc_size_spec_parse(value, true, &spec) != GC_OK)
+        return false;
+    for (uint32_t i = 0; i < spec.count; i++)
+        if (spec.entries[i].ordinal < 0 && spec.entries[i].uuid[0] == '\0')
+            return true;
+    return false;
+}
+
+bool arguments_check_option(const struct arguments *arguments, const char *value,
+                            char reason[ARGUMENTS_REASON_BYTES])
+{
+    char shown[SHOWN_BYTES];
+    if (!arguments_check_limit("--gpu-mem", value, reason))
+        return false;
+    if ((!arguments->is_required && arguments->default_limit == NULL) || is_for_all(value))
+        return true;
+    snprintf(reason, ARGUMENTS_REASON_BYTES,
+             "--gpu-mem=%s: a device that it does not name would have no limit, which is required "
+             "here; accepted: a size for all devices, and sizes of some beside it (8G,1=4G)",
+             show(value, shown));
+    return false;
+}
+
 static bool fail(const char *word, const char *accepted, char reason[ARGUMENTS_REASON_BYTES])
 {
     char shown[SHOWN_BYTES];

@@ -37,4 +37,8 @@ bool arguments_read(int argc, char **argv, struct arguments *arguments,
 bool arguments_check_limit(const char *name, const char *value,
                            char reason[ARGUMENTS_REASON_BYTES]);
 
+/* Where the site sets a limit, a value must hold on every device. False, with a reason. */
+bool arguments_check_option(const struct arguments *arguments, const char *value,
+                            char reason[ARGUMENTS_REASON_BYTES]);
+
 #endif

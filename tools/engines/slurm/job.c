@@ -79,16 +79,21 @@ void job_decide(const struct job *job, const char *option, struct job_record *re
 {
     const struct arguments *arguments = job->arguments;
     const char *node_name = getenv("SLURMD_NODENAME");
-    uint64_t shards = 0;
+    struct shards shards = {.count = 0};
     char reason[ARGUMENTS_REASON_BYTES];
     *record = (struct job_record){.state = JOB_FREE};
-    if (option != NULL && !arguments_check_limit("--gpu-mem", option, reason))
+    if (option != NULL && !arguments_check_option(arguments, option, reason))
         refuse(record, "%s", reason);
     else if (arguments->shard_bytes > 0 &&
              (node_name == NULL || !shards_of_job(job->id, node_name, &shards)))
         refuse(record, "slurmctld did not tell how many shards the job has");
-    else if (shards > 0)
-        decide_by_shards(arguments, shards, option, record);
+    else if (shards.device_count > 1)
+        refuse(record,
+               "the job's %" PRIu64 " shards are on %" PRIu32
+               " devices, and a limit is for each; accepted: shards of one device",
+               shards.count, shards.device_count);
+    else if (shards.count > 0)
+        decide_by_shards(arguments, shards.count, option, record);
     else if (option != NULL)
         set_limit(record, option);
     else if (arguments->default_limit != NULL)

@@ -85,12 +85,19 @@ EXPORT int slurm_spank_init(spank_t spank, int argc, char **argv)
 EXPORT int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 {
     const spank_context_t context = spank_context();
+    char reason[ARGUMENTS_REASON_BYTES];
     struct arguments arguments;
     (void)spank;
-    if ((context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) || state.is_given)
+    if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR)
         return 0;
     if (!read_arguments(argc, argv, &arguments))
         return -1;
+    if (state.is_given) {
+        if (arguments_check_option(&arguments, state.value, reason))
+            return 0;
+        slurm_spank_log("gpucache: %s", reason);
+        return -1;
+    }
     if (!arguments.is_required || arguments.default_limit != NULL || arguments.shard_bytes > 0 ||
         getenv("SLURM_JOB_ID") != NULL)
         return 0;

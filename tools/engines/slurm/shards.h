@@ -7,6 +7,10 @@
 
 /* Asks slurmctld. False: it did not answer. 0 shards: the job has none here. The variable
  * SLURM_SHARDS_ON_NODE will not do: where a job has no shards the user's own value stays in it. */
-bool shards_of_job(uint32_t id, const char *node_name, uint64_t *count);
+struct shards {
+    uint64_t count;
+    uint32_t device_count; /* devices that they are on, where Slurm knows */
+};
+bool shards_of_job(uint32_t id, const char *node_name, struct shards *shards);
 
 #endif
