@@ -273,6 +273,16 @@ static void unfold(char *text)
 
 static void text_has_the_main_figures(void **state)
 {
+    static const char site_leak[] =
+        "     step (train.py:12)                         512    4.0 GiB  100.0 MiB\n"
+        "       cudaMalloc, the largest at 0x7f0000000000\n"
+        "       step (/home/train.py:12)\n";
+    static const char graph_leak[] =
+        "     cuGraphAddMemAllocNode_with_a_very_...      20   20.0 MiB    1.0 MiB\n"
+        "       the largest at 0x7f0000000002\n";
+    static const char refused[] =
+        "108 requests ran out of memory on device 0, the largest of 1.0 GiB: raise GPUCACHE_LIMIT "
+        "from 4.0 GiB to at least 4.5 GiB, or request less";
     static const char *const wanted[] = {
         "   program    train, pid 4242, gpucache 1.2.3\n",
         "driver 12.4",
@@ -280,15 +290,11 @@ static void text_has_the_main_figures(void **state)
         "no limit of its own\n   group      team, limit 12.0 GiB\n",
         "out of memory on device 1: the limit of its group is 12.0 GiB;",
         "never freed: 1234 allocations, 5.0 GiB",
-        ("     step (train.py:12)                         512    4.0 GiB  100.0 MiB\n"
-         "       cudaMalloc, the largest at 0x7f0000000000\n"
-         "       step (/home/train.py:12)\n"),
+        site_leak,
         "\n       cudaMalloc at 0x7f0000000001\n",
-        ("     cuGraphAddMemAllocNode_with_a_very_...      20   20.0 MiB    1.0 MiB\n"
-         "       the largest at 0x7f0000000002\n"),
+        graph_leak,
         "... and 701 more allocations, 905.0 MiB\n",
-        "108 requests ran out of memory on device 0, the largest of 1.0 GiB: raise GPUCACHE_LIMIT "
-        "from 4.0 GiB to at least 4.5 GiB, or request less",
+        refused,
         "GPUCACHE_GROUP=team: not in this version",
         "112 frees of addresses without a live allocation",
         "7 allocations have no call stack",
