@@ -181,9 +181,10 @@ def held(base):
 
 
 def reuse(giver, size, place):
-    """Whether one of some blocks gets the place."""
-    places = [int(giver("alloc", 100 + i, size).split()[1]) for i in range(24)]
-    for i in range(24):
+    """Whether one of some blocks gets the place: of small ones many, since other free places may fit as well."""
+    count = 24 if size >= MIB else 500
+    places = [int(giver("alloc", 100 + i, size).split()[1]) for i in range(count)]
+    for i in range(count):
         giver("free", 100 + i)
     return place in places
 
