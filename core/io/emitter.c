@@ -227,6 +227,24 @@ static void write_sample(struct gc_writer *out, const struct gc_figure_face *fac
     gc_writer_char(out, '\n');
 }
 
+static void add_label(struct gc_samples *samples, struct gc_label label)
+{
+    unsigned i = 0;
+    while (i < GC_LABEL_MAX - 1 && samples->labels[i].name != NULL)
+        i++;
+    samples->labels[i] = label;
+}
+
+void gc_emitter_label(struct gc_samples *samples, const char *name, const char *text)
+{
+    add_label(samples, (struct gc_label){.name = name, .text = text != NULL ? text : ""});
+}
+
+void gc_emitter_label_number(struct gc_samples *samples, const char *name, uint64_t number)
+{
+    add_label(samples, (struct gc_label){.name = name, .number = number});
+}
+
 static void write_metric(struct gc_writer *out, const struct gc_figures *figures, size_t index,
                          struct gc_samples samples)
 {

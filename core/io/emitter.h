@@ -132,6 +132,10 @@ struct gc_samples {
     struct gc_label labels[GC_LABEL_MAX];
 };
 
+/* Adds a label behind those that the record has; at most GC_LABEL_MAX - 1. NULL is "". */
+void gc_emitter_label(struct gc_samples *samples, const char *name, const char *text);
+void gc_emitter_label_number(struct gc_samples *samples, const char *name, uint64_t number);
+
 /* Writes the metrics of a table. HELP and TYPE precede a metric's first sample; a metric without
  * samples is omitted. A value of UINT64_MAX is no sample. */
 void gc_emitter_metrics(struct gc_writer *out, const struct gc_figures *figures,

@@ -118,25 +118,33 @@ bool gc_ledger_read_device(const struct gc_ledger *ledger, uint32_t index,
     return true;
 }
 
-static void read_held(const struct gc_ledger *ledger, uint64_t key, struct gc_ledger_group *group)
+static void reap_all(const struct gc_ledger *ledger, uint64_t key)
+{
+    bool has_dying;
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
+        if (gc_ledger_load(&ledger->file->devices[i].key) != 0)
+            gc_account_reap(ledger, i, key, &has_dying);
+}
+
+static uint32_t count_members(const struct gc_ledger *ledger, uint64_t key)
 {
     const uint32_t high = gc_ledger_slot_high(ledger);
-    bool has_dying;
+    uint32_t count = 0;
     for (uint32_t i = 0; i < high; i++)
         if (gc_ledger_load(&ledger->file->group_keys[i]) == key && gc_ledger_is_held(ledger, i))
-            group->member_count++;
-    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
-        if (gc_ledger_load(&ledger->file->devices[i].key) != 0) {
-            gc_account_reap(ledger, i, key, &has_dying);
-            group->held[i] = gc_account_sum(ledger, i, key);
-        }
+            count++;
+    return count;
+}
+
+static uint64_t group_key(const struct gc_ledger *ledger, uint32_t index)
+{
+    return index < GC_LEDGER_GROUPS ? gc_ledger_load(&ledger->file->groups[index].key) : 0;
 }
 
 bool gc_ledger_read_group_row(const struct gc_ledger *ledger, uint32_t index,
                               struct gc_ledger_group *group)
 {
-    const uint64_t key =
-        index < GC_LEDGER_GROUPS ? gc_ledger_load(&ledger->file->groups[index].key) : 0;
+    const uint64_t key = group_key(ledger, index);
     if (key == 0)
         return false;
     const struct gc_ledger_group_row *row = &ledger->file->groups[index];
@@ -155,9 +163,12 @@ bool gc_ledger_read_group_row(const struct gc_ledger *ledger, uint32_t index,
 bool gc_ledger_read_group(const struct gc_ledger *ledger, uint32_t index,
                           struct gc_ledger_group *group)
 {
+    const uint64_t key = group_key(ledger, index);
+    if (key != 0)
+        reap_all(ledger, key);
     if (!gc_ledger_read_group_row(ledger, index, group))
         return false;
-    read_held(ledger, gc_ledger_load(&ledger->file->groups[index].key), group);
+    group->member_count = count_members(ledger, key);
     return true;
 }
 

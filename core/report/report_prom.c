@@ -6,32 +6,16 @@
 
 #include <string.h>
 
-static void label_number(struct gc_samples *samples, const char *name, uint64_t number)
-{
-    unsigned i = 0;
-    while (i < GC_LABEL_MAX - 1 && samples->labels[i].name != NULL)
-        i++;
-    samples->labels[i] = (struct gc_label){.name = name, .number = number};
-}
-
-static void label(struct gc_samples *samples, const char *name, const char *text)
-{
-    unsigned i = 0;
-    while (i < GC_LABEL_MAX - 1 && samples->labels[i].name != NULL)
-        i++;
-    samples->labels[i] = (struct gc_label){.name = name, .text = text != NULL ? text : ""};
-}
-
 /* Begins the labels of a record of the device, NULL: of the process. */
 static void label_owner(struct gc_samples *samples, const struct gc_device_snapshot *device)
 {
     const struct gc_report *report = samples->source;
     const struct gc_process *process = report->facts.process;
     memset(samples->labels, 0, sizeof(samples->labels));
-    label(samples, "program", process->program);
-    label_number(samples, "pid", (uint64_t)process->pid);
+    gc_emitter_label(samples, "program", process->program);
+    gc_emitter_label_number(samples, "pid", (uint64_t)process->pid);
     if (device != NULL)
-        label_number(samples, "device", (uint64_t)device->info.ordinal);
+        gc_emitter_label_number(samples, "device", (uint64_t)device->info.ordinal);
 }
 
 /* The device at `outer`; NULL behind the last. */
@@ -57,11 +41,11 @@ static const void *next_process(struct gc_samples *samples)
     const struct gc_report *report = samples->source;
     const struct gc_report_facts *facts = &report->facts;
     label_owner(samples, NULL);
-    label(samples, "version", facts->version);
-    label(samples, "host", facts->process->host);
-    label(samples, "mode", facts->mode);
-    label(samples, "backend", facts->backend);
-    label(samples, "reuse", facts->reuse);
+    gc_emitter_label(samples, "version", facts->version);
+    gc_emitter_label(samples, "host", facts->process->host);
+    gc_emitter_label(samples, "mode", facts->mode);
+    gc_emitter_label(samples, "backend", facts->backend);
+    gc_emitter_label(samples, "reuse", facts->reuse);
     return samples->outer++ == 0 ? &one : NULL;
 }
 
@@ -85,8 +69,8 @@ static const void *next_device_name(struct gc_samples *samples)
     const struct gc_device_snapshot *device = next_device(samples);
     if (device == NULL)
         return NULL;
-    label(samples, "uuid", device->info.uuid);
-    label(samples, "name", device->info.name);
+    gc_emitter_label(samples, "uuid", device->info.uuid);
+    gc_emitter_label(samples, "name", device->info.name);
     return &one;
 }
 
@@ -100,7 +84,7 @@ static const void *next_api(struct gc_samples *samples)
             if (device->apis[api].count == 0)
                 continue;
             label_owner(samples, device);
-            label(samples, "api", report->api_names[api]);
+            gc_emitter_label(samples, "api", report->api_names[api]);
             return &device->apis[api];
         }
     }
@@ -123,7 +107,7 @@ static const void *next_calls(struct gc_samples *samples)
                 continue;
             samples->has_any = true;
             label_owner(samples, device);
-            label(samples, "api", report->api_names[api]);
+            gc_emitter_label(samples, "api", report->api_names[api]);
             return calls;
         }
     }
@@ -138,9 +122,9 @@ static const void *next_tenant(struct gc_samples *samples)
             continue;
         const uint32_t place = samples->inner++;
         label_owner(samples, device);
-        label(samples, "tenant", device->tenants[place].name);
+        gc_emitter_label(samples, "tenant", device->tenants[place].name);
         /* A tenant that was removed may have had the same name. */
-        label_number(samples, "place", place);
+        gc_emitter_label_number(samples, "place", place);
         return &device->tenants[place];
     }
     return NULL;
@@ -157,8 +141,8 @@ static const void *next_latency(struct gc_samples *samples)
     if (at >= 6)
         return NULL;
     label_owner(samples, NULL);
-    label(samples, "operation", at < 3 ? "alloc" : "free");
-    label(samples, "percentile", shares[at % 3]);
+    gc_emitter_label(samples, "operation", at < 3 ? "alloc" : "free");
+    gc_emitter_label(samples, "percentile", shares[at % 3]);
     return values[at % 3];
 }
 
@@ -182,7 +166,7 @@ static const void *next_way(struct gc_samples *samples)
             continue;
         const uint32_t way = samples->inner++;
         label_owner(samples, device);
-        label(samples, "way", plan_ways[way].name);
+        gc_emitter_label(samples, "way", plan_ways[way].name);
         return (const char *)&device->plan + plan_ways[way].offset;
     }
     return NULL;

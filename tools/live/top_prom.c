@@ -143,37 +143,33 @@ static const struct gc_figure node_figures[] = {
 
 /* ---- labels ---- */
 
-static void label(struct gc_samples *samples, const char *name, const char *text)
-{
-    unsigned i = 0;
-    while (i < GC_LABEL_MAX - 1 && samples->labels[i].name != NULL)
-        i++;
-    samples->labels[i] = (struct gc_label){.name = name, .text = text};
-}
-
-static void label_number(struct gc_samples *samples, const char *name, uint64_t number)
-{
-    label(samples, name, NULL);
-    for (unsigned i = 0; i < GC_LABEL_MAX; i++)
-        if (samples->labels[i].name == name)
-            samples->labels[i].number = number;
-}
-
 static void label_device(struct gc_samples *samples, const struct top_view *view, size_t device)
 {
     memset(samples->labels, 0, sizeof(samples->labels));
     if (device >= view->device_count)
         return;
-    label_number(samples, "device", view->devices[device].number);
-    label(samples, "uuid", view->devices[device].uuid);
+    gc_emitter_label_number(samples, "device", view->devices[device].number);
+    gc_emitter_label(samples, "uuid", view->devices[device].uuid);
 }
 
 static void label_places(struct gc_samples *samples, const struct node_labels *labels)
 {
-    label(samples, "container", labels->container);
-    label(samples, "pod", labels->pod);
-    label(samples, "namespace", labels->namespace);
-    label(samples, "job", labels->job);
+    gc_emitter_label(samples, "container", labels->container);
+    gc_emitter_label(samples, "pod", labels->pod);
+    gc_emitter_label(samples, "namespace", labels->namespace);
+    gc_emitter_label(samples, "job", labels->job);
+}
+
+/* The process of a row: its own, or the tenant's. */
+static const struct top_subject *process_of(const struct top_view *view,
+                                            const struct top_subject *subject)
+{
+    return subject->kind == TOP_TENANT ? &view->subjects[subject->parent] : subject;
+}
+
+static uint64_t pid_of(const struct top_subject *process)
+{
+    return (uint64_t)(process->host.pid != 0 ? process->host.pid : process->pid);
 }
 
 /* ---- iteration ---- */
@@ -192,13 +188,11 @@ static const void *next_account(struct gc_samples *samples, enum top_kind kind)
         samples->outer++;
         if (kind == TOP_DEVICE)
             return &account->figures;
-        const struct top_subject *process =
-            kind == TOP_TENANT ? &view->subjects[subject->parent] : subject;
-        label(samples, "user", process->user);
-        label(samples, "group", process->group);
-        label(samples, "tenant", subject->name);
-        label_number(samples, "pid",
-                     (uint64_t)(process->host.pid != 0 ? process->host.pid : process->pid));
+        const struct top_subject *process = process_of(view, subject);
+        gc_emitter_label(samples, "user", process->user);
+        gc_emitter_label(samples, "group", process->group);
+        gc_emitter_label(samples, "tenant", subject->name);
+        gc_emitter_label_number(samples, "pid", pid_of(process));
         label_places(samples, &process->labels);
         return &account->figures;
     }
@@ -231,8 +225,8 @@ static const void *next_group(struct gc_samples *samples)
            strcmp(reading->view->devices[device].uuid, row->head.uuid) != 0)
         device++;
     label_device(samples, reading->view, device);
-    label(samples, "user", row->head.from->user);
-    label(samples, "group", row->head.name);
+    gc_emitter_label(samples, "user", row->head.from->user);
+    gc_emitter_label(samples, "group", row->head.name);
     label_places(samples, &row->head.from->labels);
     return row;
 }
@@ -244,8 +238,8 @@ static const void *next_turn(struct gc_samples *samples)
     if (samples->outer >= reading->turn_count)
         return NULL;
     const struct turn_row *row = &reading->turns[samples->outer++];
-    label(samples, "user", row->head.from->user);
-    label(samples, "group", row->head.name);
+    gc_emitter_label(samples, "user", row->head.from->user);
+    gc_emitter_label(samples, "group", row->head.name);
     label_places(samples, &row->head.from->labels);
     return row;
 }
@@ -304,15 +298,14 @@ static struct label_set set_of_account(const struct top_view *view, size_t index
 {
     const struct top_account *account = &view->accounts[index];
     const struct top_subject *subject = &view->subjects[account->subject];
-    const struct top_subject *process =
-        subject->kind == TOP_TENANT ? &view->subjects[subject->parent] : subject;
+    const struct top_subject *process = process_of(view, subject);
     struct label_set set = {.hash = FNV_BASIS, .row = index};
     add_number(&set, (uint64_t)subject->kind);
     add_number(&set, account->device);
     add_text(&set, process->user);
     add_text(&set, process->group);
     add_text(&set, subject->name);
-    add_number(&set, (uint64_t)(process->host.pid != 0 ? process->host.pid : process->pid));
+    add_number(&set, pid_of(process));
     add_places(&set, &process->labels);
     return set;
 }
@@ -320,9 +313,7 @@ static struct label_set set_of_account(const struct top_view *view, size_t index
 /* Also processes that /proc does not know: only a hostile ledger has those. */
 static bool is_unknown(const struct top_view *view, const struct top_account *account)
 {
-    const struct top_subject *subject = &view->subjects[account->subject];
-    if (subject->kind == TOP_TENANT)
-        subject = &view->subjects[subject->parent];
+    const struct top_subject *subject = process_of(view, &view->subjects[account->subject]);
     return view->is_of_all_users && subject->kind == TOP_PROCESS && subject->host.pid == 0;
 }
 
