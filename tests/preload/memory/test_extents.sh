@@ -1,6 +1,7 @@
 #!/bin/bash
 # Mapped memory as real devices want it: few handles for a large block, none for one that cannot fit; alignment as large blocks have.
 # without: SIMCUDA_RDMA "in one handle, mapped and opened by one call each" because the first handle is tried at two addresses for network cards
+# without: SIMCUDA_RDMA "without a call" because the first handle is made again without memory for network cards where these have none
 . "$(dirname "$0")/../../lib.sh"
 
 program=$BUILD_DIR/tests/preload/extents
