@@ -33,6 +33,7 @@ echo 'int ibv_get_device_list(void) { return 0; }' > "$TMP/cards/card.c"
 in_one() {
     python3 -c '
 import sys
+blocks = [[int(word) for word in line.split()] for line in sys.stdin] # to the end: the journal is whole then
 mapped = {}
 for line in open(sys.argv[1], encoding="utf-8"):
     entry, result, *args = line.split()[2:]
@@ -40,7 +41,6 @@ for line in open(sys.argv[1], encoding="utf-8"):
         mapped[int(args[0], 16)] = int(args[1])
     elif entry == "cuMemUnmap" and result == "0":
         mapped.pop(int(args[0], 16))
-blocks = [[int(word) for word in line.split()] for line in sys.stdin]
 large = [(at, size) for at, size in blocks if size >= 2 << 20]
 one = sum(any(base <= at and at + size <= base + length for base, length in mapped.items()) for at, size in large)
 print("one" if one == len(large) > 50 else f"{one} of {len(large)}")
