@@ -100,9 +100,10 @@ static void list_holders(const struct gc_turns *turns, const struct gc_account *
     }
 }
 
-static void log_vain(const struct gc_turns *turns, struct gc_device *device,
-                     struct gc_turns_asking *asking, uint64_t need, uint64_t now_ns)
+void gc_turns_log_vain(struct gc_turns *turns, struct gc_device *device, uint64_t need)
 {
+    struct gc_turns_asking *asking = &turns->asking[gc_account_row(device->budget.account)];
+    const uint64_t now_ns = gc_clock_ns();
     char holders[HOLDERS_BYTES];
     char size[GC_TEXT_SIZE_BYTES];
     if (asking->logged_ns != 0 && now_ns < asking->logged_ns + LOG_AGAIN_NS)
@@ -111,7 +112,8 @@ static void log_vain(const struct gc_turns *turns, struct gc_device *device,
     list_holders(turns, device->budget.account, holders);
     gc_log_write(turns->core->log, GC_LOG_WARN,
                  "device %d: no process of the group can give up %s: %s", device->info.ordinal,
-                 gc_text_size(need, size), holders[0] != '\0' ? holders : "none holds any");
+                 gc_text_size(gc_turns_lacking(device, need), size),
+                 holders[0] != '\0' ? holders : "none holds any");
 }
 
 /* ---- idle cached memory ---- */
@@ -220,10 +222,7 @@ bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t nee
     if (asking->vain_ns == 0)
         asking->vain_ns = now_ns;
     const uint64_t wait_ns = turns->core->options->wait_ms * GC_NS_PER_MS;
-    if (now_ns < asking->vain_ns + gc_max_u64(VAIN_NS, wait_ns))
-        return true;
-    log_vain(turns, device, asking, lacking, now_ns);
-    return false;
+    return now_ns < asking->vain_ns + gc_max_u64(VAIN_NS, wait_ns);
 }
 
 /* ---- host memory ---- */

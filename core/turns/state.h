@@ -120,6 +120,9 @@ bool gc_turns_set_stuck(struct gc_turns *turns);
  * lacks. LATER: it will, its turn is not over. NO_ROOM also where nothing is lacking: ask.c. */
 enum gc_turns_room gc_turns_make_room(struct gc_turns *turns, struct gc_device *device,
                                       uint64_t need);
+/* The process cannot come back with all its tenants, as others of the group hold more than before:
+ * one of them stays away, first of those without work. False: one alone is left, or none would. */
+bool gc_turns_leave_tenant(struct gc_turns *turns, struct gc_device *device);
 /* For other processes: a tenant without work gives so much. False: there is none. */
 bool gc_turns_give_idle(struct gc_turns *turns, struct gc_device *device, uint64_t bytes);
 
@@ -131,9 +134,10 @@ bool gc_turns_is_passing(enum gc_swap_refusal refusal);
 uint64_t gc_turns_lacking(struct gc_device *device, uint64_t need);
 
 /* One step towards `need` bytes more on the device: asks, or waits for who was asked. True: the
- * group's limit has room, or there is hope. False: for some time nobody could give, and the log has
- * who holds what and why. */
+ * group's limit has room, or there is hope. False: for some time nobody could give. */
 bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t need);
+/* Nobody can give: a line with who holds what and why. */
+void gc_turns_log_vain(struct gc_turns *turns, struct gc_device *device, uint64_t need);
 /* How long after the refusal to try again. Where host memory is short, asks the processes of the
  * group that have all their memory for what they keep of it; if that was done lately, the log says
  * that it is full. */

@@ -120,6 +120,17 @@ static uint64_t guarded_since(const struct gc_turns *turns)
                : turns->guarded_ns;
 }
 
+/* The one that comes first by its rank. */
+static void choose(struct giving *giving, struct gc_tenant *tenant, const uint64_t rank[2])
+{
+    if (giving->chosen != NULL &&
+        (giving->rank[0] < rank[0] || (giving->rank[0] == rank[0] && giving->rank[1] <= rank[1])))
+        return;
+    giving->chosen = tenant;
+    giving->rank[0] = rank[0];
+    giving->rank[1] = rank[1];
+}
+
 static void rate(void *argument, struct gc_tenant *tenant)
 {
     struct giving *giving = argument;
@@ -134,12 +145,7 @@ static void rate(void *argument, struct gc_tenant *tenant)
         giving->has_later = true;
         return;
     }
-    if (giving->chosen != NULL &&
-        (giving->rank[0] < rank[0] || (giving->rank[0] == rank[0] && giving->rank[1] <= rank[1])))
-        return;
-    giving->chosen = tenant;
-    giving->rank[0] = rank[0];
-    giving->rank[1] = rank[1];
+    choose(giving, tenant, rank);
 }
 
 static void refuse(struct gc_turns *turns, struct gc_tenant *tenant, enum gc_swap_refusal refusal,
@@ -216,6 +222,41 @@ bool gc_turns_give_idle(struct gc_turns *turns, struct gc_device *device, uint64
                             .least_ns = UINT64_MAX / 2};
     gc_tenants_visit(turns->core, rate, &giving);
     return giving.chosen != NULL && give(turns, device, giving.chosen, bytes, false);
+}
+
+/* ---- a process that comes back ---- */
+
+struct parting {
+    struct giving giving;
+    uint32_t in_count; /* tenants with memory of the device that come back with the process */
+};
+
+static void rate_parting(void *argument, struct gc_tenant *tenant)
+{
+    struct parting *parting = argument;
+    struct giving *giving = &parting->giving;
+    const bool is_away = gc_tenant_is_away(tenant);
+    const uint64_t bytes = gc_tenant_resident_bytes(tenant, giving->device) +
+                           (is_away ? 0 : gc_away_missing(giving->device, tenant));
+    uint64_t rank[2];
+    if (bytes == 0 || !gc_tenant_is_open(tenant) || gc_tenant_is_paused(tenant))
+        return;
+    parting->in_count += is_away ? 0 : 1;
+    (void)may_give(giving, tenant, rank);
+    choose(giving, tenant, rank);
+}
+
+bool gc_turns_leave_tenant(struct gc_turns *turns, struct gc_device *device)
+{
+    struct parting parting = {.giving = {.device = device, .now_ns = gc_clock_ns()}};
+    gc_tenants_visit(turns->core, rate_parting, &parting);
+    struct gc_tenant *tenant = parting.giving.chosen;
+    if (tenant == NULL || (!gc_tenant_is_away(tenant) && parting.in_count < 2) ||
+        !leave(turns, tenant))
+        return false;
+    const uint64_t lacking = gc_turns_lacking(device, gc_away_missing(device, NULL));
+    return lacking == 0 || gc_tenant_resident_bytes(tenant, device) == 0 ||
+           give(turns, device, tenant, lacking, true);
 }
 
 /* ---- coming back ---- */

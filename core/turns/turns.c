@@ -31,13 +31,22 @@ static void set_stuck(struct gc_turns *turns, bool is_stuck)
     atomic_store_explicit(&turns->slot->turn.is_stuck, is_stuck ? 1U : 0U, memory_order_seq_cst);
 }
 
+/* Whether nobody can give what is missing, the process's own tenants neither. */
+static bool is_hopeless(struct gc_turns *turns, struct gc_device *device, uint64_t missing)
+{
+    if (missing == 0 || !gc_turns_is_first(turns, device) || gc_turns_ask(turns, device, missing) ||
+        gc_turns_leave_tenant(turns, device))
+        return false;
+    gc_turns_log_vain(turns, device, missing);
+    return true;
+}
+
 /* Asks for what is lacking, and swaps in what has room. */
 static void bring_back(struct gc_turns *turns, struct gc_device *device, uint32_t row)
 {
     const uint64_t missing = gc_away_missing(device, NULL);
     gc_turns_store(&turns->slot->turn.need[row], missing);
-    const bool is_stuck =
-        missing > 0 && gc_turns_is_first(turns, device) && !gc_turns_ask(turns, device, missing);
+    const bool is_stuck = is_hopeless(turns, device, missing);
     set_stuck(turns, is_stuck);
     if (is_stuck || (missing > 0 && !gc_account_has_room(device->budget.account,
                                                          gc_min_u64(missing, GC_PAGE_BYTES_MIN))))
@@ -165,6 +174,7 @@ static bool serve_want(struct gc_turns *turns, struct gc_device *device, uint32_
         turns->asking[row].vain_ns = 0;
     if (!gc_turns_is_first(turns, device) || gc_turns_ask(turns, device, need))
         return true;
+    gc_turns_log_vain(turns, device, need);
     if (!gc_turns_set_stuck(turns))
         gc_group_set_hopeless(client, row, true);
     return true;

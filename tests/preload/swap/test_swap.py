@@ -7,7 +7,7 @@ usage: test_swap.py [--usable MIB] [--seconds N] [--roomy] [CHECK…]
 
 --usable: what the group may hold beside contexts (1024). --seconds: about how long a program is busy when alone (4).
 --roomy: all members fit, which tries the test itself. CHECK: contents, start, host, weights, first, idle, two, three, tenants, beside,
-tenant-contents.
+tenant-contents, tenant-limit.
 SWAP_LINK: the link's speed each way (25GB)."""
 # timeout: 600
 # alone: it compares times
@@ -19,7 +19,7 @@ import sys
 import time
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-from swap import LINK, LINK_BYTES, REFUSED, Late, World, has_link, span_us
+from swap import GROUP, LINK, LINK_BYTES, REFUSED, Late, World, has_link, span_us
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from live import MIB, PATIENCE, counts, equal, finish, ok
 
@@ -229,6 +229,20 @@ def check_tenant_contents():
     finish_world("contents of tenants", world)
 
 
+def check_tenant_limit():
+    """All tenants of a process are in; it has to leave, and then the group has room for two of them."""
+    world = new_world(272 * MIB, 1, GPUCACHE_QUANTUM="50")
+    member = world.add(84 * MIB, "tenants=3", "block=20000000", "kernel_us=500").ready()
+    member.ask(2)
+    world.tool("limit", GROUP, "272MiB")
+    world.tool("evict", str(member.pid))
+    member.tell("requests 20")
+    member.hears("done", 60)
+    equal("tenants and a lower limit: all requests were served", len(member.requests), 66)
+    equal("tenants and a lower limit: a line is for a process that cannot come back", member.errors, [])
+    finish_world("tenants and a lower limit", world)
+
+
 def check_tenants_beside():
     """Tenants beside another process, tenants without work, and a limit of the process's own."""
     world = new_world(usable(), 2, GPUCACHE_QUANTUM="200")
@@ -387,7 +401,7 @@ CHECKS = {"contents": check_contents, "start": lambda: [check_start(), check_sta
           "first": check_first_answer, "idle": check_busy_and_idle,
           "two": lambda: check_turns(2), "three": lambda: check_turns(3),
           "tenants": lambda: [check_tenants(2), check_tenants(3)], "beside": check_tenants_beside,
-          "tenant-contents": check_tenant_contents}
+          "tenant-contents": check_tenant_contents, "tenant-limit": check_tenant_limit}
 
 
 def main():
