@@ -10,7 +10,6 @@
 #include <sched.h>
 #include <string.h>
 
-#define READ_ATTEMPTS 64
 #define FOLD_NS_MAX GC_NS_PER_S /* a process that was killed in a fold leaves it open for ever */
 
 /* ---- folding ---- */
@@ -122,14 +121,17 @@ void gc_ledger_read_totals(const struct gc_ledger *ledger, uint32_t index,
                            struct gc_ledger_turn_totals *turns)
 {
     const struct gc_ledger_file *file = ledger->file;
-    for (unsigned i = 0; i < READ_ATTEMPTS; i++) {
+    const uint64_t end_ns = gc_clock_ns() + FOLD_NS_MAX;
+    for (;;) {
         const uint32_t ended = atomic_load_explicit(&file->folds_ended, memory_order_seq_cst);
         const uint32_t begun = atomic_load_explicit(&file->folds_begun, memory_order_seq_cst);
-        const bool is_old = gc_clock_ns() - gc_ledger_load(&file->fold_ns) > FOLD_NS_MAX;
+        const uint64_t now_ns = gc_clock_ns();
+        const bool is_old = now_ns - gc_ledger_load(&file->fold_ns) > FOLD_NS_MAX;
         read_once(ledger, index <= GC_LEDGER_GROUPS ? index : GC_LEDGER_GROUPS, totals, turns);
         atomic_thread_fence(memory_order_seq_cst);
-        if ((begun == ended || is_old) &&
-            begun == atomic_load_explicit(&file->folds_begun, memory_order_seq_cst))
+        if (((begun == ended || is_old) &&
+             begun == atomic_load_explicit(&file->folds_begun, memory_order_seq_cst)) ||
+            now_ns >= end_ns)
             return;
         sched_yield();
     }
