@@ -1,18 +1,21 @@
 #include "core/ledger/account.h"
 
 #include "core/base/bits.h"
+#include "core/base/clock.h"
 #include "core/ledger/process.h"
 #include "core/ledger/turn.h"
 
 #include <sched.h>
 #include <string.h>
 
-/* Bounds of a retry: two processes that announce at once make each other fail at most ATTEMPTS_MAX
- * times, then the charge fails. */
-#define ATTEMPTS_MAX 64
-#define OVER_ATTEMPTS 3 /* that find the limit exhausted, before it is believed */
-#define ATTEMPTS_BUSY 4 /* attempts before the thread yields the processor */
-#define LOWER_WAITS 8   /* yields per attempt while processes in lower slots decide */
+/* Bounds of a retry. Processes that announce at once make each other try again; one that was
+ * preempted or throttled in between decides late, one that stands still never does. */
+#define OVER_ATTEMPTS 3   /* in a row that find the limit exhausted, before it is believed */
+#define ATTEMPTS_BUSY 4   /* before the thread yields the processor */
+#define ATTEMPTS_AWAKE 64 /* before it sleeps between two attempts */
+#define ATTEMPTS_MAX (ATTEMPTS_AWAKE + 1000)
+#define SLEEP_NS GC_NS_PER_MS
+#define LOWER_WAITS 8 /* yields per attempt while processes in lower slots decide */
 
 static uint64_t bytes_of(uint64_t word)
 {
@@ -333,6 +336,20 @@ bool gc_account_has_room(struct gc_account *account, uint64_t bytes)
     return sum_claims(account, bytes, false) <= limit && !must_wait(account, limit);
 }
 
+/* Between two attempts, the longer the more there were. Asleep, it also takes back what processes
+ * announced that ended before they decided. */
+static void wait_for_others(struct gc_account *account, int attempts)
+{
+    bool has_dying;
+    if (attempts < ATTEMPTS_BUSY)
+        return;
+    wait_for_lower_slots(account);
+    if (attempts < ATTEMPTS_AWAKE)
+        return;
+    (void)gc_account_reap(account->ledger, gc_account_row(account), account->group_key, &has_dying);
+    (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+}
+
 static bool try_charge_below(struct gc_account *account, uint64_t bytes, uint64_t limit)
 {
     int over_count = 0;
@@ -341,10 +358,10 @@ static bool try_charge_below(struct gc_account *account, uint64_t bytes, uint64_
         if (verdict == CHARGED)
             return true;
         /* An announcement that was decided between two readings looks like held bytes. */
-        if (verdict == OVER_LIMIT && ++over_count == OVER_ATTEMPTS)
+        over_count = verdict == OVER_LIMIT ? over_count + 1 : 0;
+        if (over_count == OVER_ATTEMPTS)
             return false;
-        if (i >= ATTEMPTS_BUSY)
-            wait_for_lower_slots(account);
+        wait_for_others(account, i);
     }
     return false;
 }

@@ -60,8 +60,9 @@ static inline bool gc_account_is_other(const struct gc_account *account, uint32_
 
 /* The group's limit on the device; UINT64_MAX: none. */
 uint64_t gc_account_limit(struct gc_account *account);
-/* False, with nothing changed, if the group's limit has no room. Takes no lock and does not block:
- * for processes with lower slots it yields the processor, a bounded number of times. */
+/* False, with nothing changed, if the group's limit has no room. Takes no lock. While another
+ * process's charge is under way that would take the room, waits until that is decided, for a second
+ * at most. */
 bool gc_account_try_charge(struct gc_account *account, uint64_t bytes);
 /* As that, of host memory, below the caller's limit. Reaps dead processes before it fails. */
 bool gc_account_try_charge_host(struct gc_account *account, uint64_t bytes, uint64_t limit);

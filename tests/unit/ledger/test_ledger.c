@@ -721,6 +721,46 @@ static void a_tentative_charge_of_another_is_no_failure(void **state)
     gc_ledger_close(&other);
 }
 
+/* A child announces all of the limit; 100 ms later, as if preempted, it decides against itself, or
+ * ends undecided. */
+static void a_charge_waits_for_one_that_is_undecided(void **state)
+{
+    struct gc_account mine;
+    int status;
+    (void)state;
+    open_account(&ledger, &mine);
+    gc_account_set_limit(&mine, LIMIT);
+    for (int ends = 0; ends < 2; ends++) {
+        atomic_uint *ready =
+            mmap(NULL, sizeof(*ready), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        assert_true(ready != MAP_FAILED);
+        const pid_t pid = fork();
+        if (pid == 0) {
+            struct gc_ledger own;
+            struct gc_account account;
+            open_account(&own, &account);
+            gc_ledger_word *tentative =
+                &own.file->tentative[atomic_load(&account.device_row)][own.own];
+            atomic_fetch_add(tentative, LIMIT);
+            gc_account_force_charge(&account, LIMIT);
+            atomic_store(ready, 1);
+            usleep(100000);
+            if (ends)
+                _exit(0);
+            gc_account_uncharge(&account, LIMIT);
+            atomic_fetch_sub(tentative, LIMIT);
+            usleep(100000);
+            _exit(0);
+        }
+        while (atomic_load(ready) == 0)
+            usleep(100);
+        assert_true(gc_account_try_charge(&mine, LIMIT));
+        gc_account_uncharge(&mine, LIMIT);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        munmap(ready, sizeof(*ready));
+    }
+}
+
 static void rows_that_were_taken_away_are_taken_again(void **state)
 {
     struct gc_account mine;
@@ -1036,6 +1076,7 @@ int main(void)
         CASE(a_dead_process_guarantees_nothing),
         CASE(what_is_guaranteed_can_be_had_at_any_time),
         CASE(a_tentative_charge_of_another_is_no_failure),
+        CASE(a_charge_waits_for_one_that_is_undecided),
         CASE(rows_that_were_taken_away_are_taken_again),
         CASE(the_sum_never_exceeds_the_limit),
         CASE(nothing_stays_of_who_is_killed_anywhere),
