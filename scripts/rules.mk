@@ -41,7 +41,7 @@ say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(CURDIR)/%,%,$@)')
 
 CORE_SRC := $(wildcard core/*.c core/*/*.c)
 # Rooms that read models: they make the module and belong to the tool, and nothing of them is preloaded.
-MODEL_ROOMS := model reader onnx formats graph planner estimator
+MODEL_ROOMS := model reader onnx formats graph planner arch estimator
 PRELOADED_SRC := $(filter-out $(foreach r,$(MODEL_ROOMS),core/$(r)/%),$(CORE_SRC))
 SHIM_SRC := $(wildcard shim/*.c shim/*.S shim/*/*.c shim/*/*.S)
 TOOL_SRC := $(wildcard tools/*.c tools/*/*.c)

@@ -1,7 +1,7 @@
 /* The estimate: types, tokens, each device, overhead, unknown parts. */
 #include "core/estimator/estimate.h"
+#include "core/arch/arch.h"
 #include "core/base/host_mem.h"
-#include "core/estimator/arch.h"
 #include "core/estimator/checked.h"
 #include "core/estimator/estimator.h"
 #include "core/io/text.h"

@@ -11,8 +11,8 @@
 #ifndef GC_ESTIMATE_H
 #define GC_ESTIMATE_H
 
-#include "core/estimator/arch.h"
-#include "core/estimator/notes.h"
+#include "core/arch/arch.h"
+#include "core/arch/notes.h"
 #include "core/model/model.h"
 #include "core/report/estimate_record.h"
 

@@ -2,9 +2,9 @@
 #ifndef GC_ESTIMATOR_H
 #define GC_ESTIMATOR_H
 
+#include "core/arch/layers.h"
 #include "core/estimator/estimate.h"
 #include "core/estimator/formulas.h"
-#include "core/estimator/layers.h"
 #include "core/estimator/weights.h"
 #include "core/model/graph.h"
 

@@ -3,7 +3,7 @@
 #ifndef GC_ESTIMATOR_FORMULAS_H
 #define GC_ESTIMATOR_FORMULAS_H
 
-#include "core/estimator/layers.h"
+#include "core/arch/layers.h"
 #include "core/model/dtype.h"
 
 /* The load of one step. */

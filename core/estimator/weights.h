@@ -3,7 +3,7 @@
 #ifndef GC_WEIGHTS_H
 #define GC_WEIGHTS_H
 
-#include "core/estimator/layers.h"
+#include "core/arch/layers.h"
 #include "core/model/model.h"
 
 #define GC_WEIGHT_NO_LAYER UINT32_MAX

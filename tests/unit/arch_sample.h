@@ -2,7 +2,7 @@
 #ifndef ARCH_SAMPLE_H
 #define ARCH_SAMPLE_H
 
-#include "core/estimator/arch.h"
+#include "core/arch/arch.h"
 #include "core/estimator/estimate.h"
 
 /* Fails the test at a name or value that is not taken. */

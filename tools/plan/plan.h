@@ -6,8 +6,8 @@
 #ifndef GC_TOOL_PLAN_H
 #define GC_TOOL_PLAN_H
 
+#include "core/arch/notes.h"
 #include "core/config/options.h"
-#include "core/estimator/notes.h"
 #include "core/io/json.h"
 #include "core/plan/placement.h"
 #include "tools/base/tool.h"

@@ -3,7 +3,7 @@
  * from a later version on may be missing, and are named in a warning. */
 #include "tools/report/report_load.h"
 
-#include "core/estimator/notes.h"
+#include "core/arch/notes.h"
 #include "core/report/tables.h"
 #include "tools/report/report_keys.h"
 

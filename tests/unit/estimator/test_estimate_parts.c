@@ -2,7 +2,7 @@
  */
 #include "tests/unit/cmocka_all.h"
 
-#include "core/estimator/arch.h"
+#include "core/arch/arch.h"
 #include "core/estimator/formulas.h"
 #include "tests/unit/arch_sample.h"
 

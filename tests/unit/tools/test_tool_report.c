@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core/estimator/notes.h"
+#include "core/arch/notes.h"
 #include "core/report/tables.h"
 #include "tests/unit/report_sample.h"
 #include "tests/unit/scratch.h"

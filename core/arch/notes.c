@@ -1,4 +1,4 @@
-#include "core/estimator/notes.h"
+#include "core/arch/notes.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* Reads a model's metadata into its configuration: names to keys, values to fields; then the
  * family's defaults for absent values. */
-#include "core/estimator/arch.h"
+#include "core/arch/arch.h"
 
-#include "core/estimator/notes.h"
+#include "core/arch/notes.h"
 #include "core/io/text.h"
 
 #include <string.h>
@@ -18,13 +18,13 @@
 static const struct gc_arch_key_row rows[] = {
 #define GC_ARCH_KEY(name, type, minimum, maximum, hf, gguf, text)                                  \
     {hf, gguf, text, GC_ARCH_TYPE_##type, minimum, maximum},
-#include "core/estimator/arch_keys.def"
+#include "core/arch/arch_keys.def"
 #undef GC_ARCH_KEY
 };
 
 static const enum gc_arch_list lists[] = {
 #define GC_ARCH_KEY(name, type, ...) LIST_INDEX_##type(name),
-#include "core/estimator/arch_keys.def"
+#include "core/arch/arch_keys.def"
 #undef GC_ARCH_KEY
 };
 
@@ -347,7 +347,7 @@ struct family_row {
 
 static const struct family_row family_rows[] = {
 #define GC_ARCH_FAMILY(types, key, value) {types, GC_ARCH_##key, value},
-#include "core/estimator/arch_families.def"
+#include "core/arch/arch_families.def"
 #undef GC_ARCH_FAMILY
 };
 

@@ -1,7 +1,7 @@
 /* The table of configuration names: look-up, ranks, ranges, lists. */
 #include "tests/unit/cmocka_all.h"
 
-#include "core/estimator/arch.h"
+#include "core/arch/arch.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,8 +5,8 @@
 #ifndef GC_ESTIMATOR_LAYERS_H
 #define GC_ESTIMATOR_LAYERS_H
 
-#include "core/estimator/arch.h"
-#include "core/estimator/notes.h"
+#include "core/arch/arch.h"
+#include "core/arch/notes.h"
 
 enum gc_state_kind {
     GC_STATE_NONE,

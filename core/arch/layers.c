@@ -1,9 +1,9 @@
 /* The kind of each layer: by a word for each layer, else by period and offset, else by the family;
  * windows of attention layers; experts and states; encoder and decoder. */
-#include "core/estimator/layers.h"
+#include "core/arch/layers.h"
 
+#include "core/arch/arch.h"
 #include "core/base/bits.h"
-#include "core/estimator/arch.h"
 #include "core/io/text.h"
 
 #include <string.h>

@@ -8,8 +8,8 @@
 #ifndef GC_ESTIMATOR_ARCH_H
 #define GC_ESTIMATOR_ARCH_H
 
+#include "core/arch/notes.h"
 #include "core/base/status.h"
-#include "core/estimator/notes.h"
 #include "core/model/model.h"
 
 #include <stdbool.h>
@@ -21,7 +21,7 @@
 
 enum gc_arch_key {
 #define GC_ARCH_KEY(name, ...) GC_ARCH_##name,
-#include "core/estimator/arch_keys.def"
+#include "core/arch/arch_keys.def"
 #undef GC_ARCH_KEY
     GC_ARCH_KEY_COUNT
 };
@@ -35,7 +35,7 @@ enum gc_arch_key {
 #define GC_ARCH_LIST_KINDS(name) GC_ARCH_LIST_OF_##name,
 enum gc_arch_list {
 #define GC_ARCH_KEY(name, type, ...) GC_ARCH_LIST_##type(name)
-#include "core/estimator/arch_keys.def"
+#include "core/arch/arch_keys.def"
 #undef GC_ARCH_KEY
     GC_ARCH_LIST_COUNT
 };
