@@ -484,8 +484,9 @@ static bool find_free_block_locked(const struct lookup *lookup, struct gc_place 
     const uint32_t similar = lookup->similar;
     if (!uses_lifetime_locked(lookup))
         return gc_unplanned_find_locked(pool, &follow->match, bytes, place);
-    const bool is_long = similar != GC_PLAN_NONE &&
-                         gc_lifetimes_is_long(&follow->plan->entries[similar], follow->fullest);
+    const bool is_long =
+        similar != GC_PLAN_NONE &&
+        gc_lifetimes_is_long(follow->plan, &follow->plan->entries[similar], follow->fullest);
     return gc_unplanned_find_by_lifetime_locked(pool, follow->plan, bytes, is_long, place);
 }
 

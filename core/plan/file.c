@@ -69,6 +69,7 @@ void gc_plan_write(const struct gc_plan *plan, struct gc_writer *out)
         .end_time = plan->end_time,
         .device = plan->device,
         .peak_bytes = plan->peak_bytes,
+        .loop_time = plan->loop_time,
     };
     memcpy(header.magic, GC_PLAN_MAGIC, sizeof(header.magic));
     header.checksum = gc_plan_checksum(&header, plan->entries);
@@ -86,6 +87,9 @@ static enum gc_status check_head(const struct gc_plan *plan, struct gc_plan_erro
     if (plan->loop_start >= plan->count)
         return fail(error, GC_FORMAT, "repeats from entry %u on; there are %u", plan->loop_start,
                     plan->count);
+    if (plan->loop_time > plan->end_time)
+        return fail(error, GC_FORMAT, "repeats from time %u on; it ends at %u", plan->loop_time,
+                    plan->end_time);
     if (plan->stream_count == 0 || plan->stream_count > GC_PLAN_STREAMS_MAX)
         return fail(error, GC_FORMAT, "%u streams; accepted: 1 to %u", plan->stream_count,
                     GC_PLAN_STREAMS_MAX);
@@ -96,6 +100,19 @@ static enum gc_status check_head(const struct gc_plan *plan, struct gc_plan_erro
         return fail(error, GC_FORMAT, "a peak of %llu bytes; accepted: multiples of %u, above 0",
                     (unsigned long long)plan->peak_bytes, GC_PLAN_UNIT_BYTES);
     return GC_OK;
+}
+
+/* An entry of the loop may live into the next iteration, until its successor is made there. */
+static bool has_life(const struct gc_plan *plan, uint32_t i)
+{
+    const struct gc_plan_entry *entry = &plan->entries[i];
+    if (entry->lower >= entry->upper || entry->lower >= plan->end_time)
+        return false;
+    if (i < plan->loop_start)
+        return entry->upper <= plan->end_time;
+    return entry->lower >= plan->loop_time &&
+           (entry->upper <= plan->end_time ||
+            entry->upper - entry->lower <= plan->end_time - plan->loop_time);
 }
 
 static enum gc_status check_entry(const struct gc_plan *plan, uint32_t i,
@@ -111,7 +128,7 @@ static enum gc_status check_entry(const struct gc_plan *plan, uint32_t i,
     if (entry->offset > plan->peak_bytes || entry->bytes > plan->peak_bytes - entry->offset)
         return fail(error, GC_FORMAT, "entry %u: reaches beyond the peak of %llu bytes", i,
                     (unsigned long long)plan->peak_bytes);
-    if (entry->lower >= entry->upper || entry->upper > plan->end_time)
+    if (!has_life(plan, i))
         return fail(error, GC_FORMAT, "entry %u: alive from %u to %u, of %u", i, entry->lower,
                     entry->upper, plan->end_time);
     if (entry->stream >= plan->stream_count)
@@ -123,34 +140,87 @@ static enum gc_status check_entry(const struct gc_plan *plan, uint32_t i,
     return GC_OK;
 }
 
+/* The buffers alive in one pass, as a placement; at most two for each entry. */
+struct pass {
+    struct gc_placement_buffer *buffers;
+    uint64_t *offsets;
+    uint32_t *entries;
+    uint32_t count;
+};
+
+static void add_part(struct pass *pass, const struct gc_plan *plan, uint32_t entry, uint32_t lower,
+                     uint32_t upper)
+{
+    const uint32_t at = pass->count++;
+    pass->buffers[at] = (struct gc_placement_buffer){.lower = lower,
+                                                     .upper = upper,
+                                                     .bytes = plan->entries[entry].bytes,
+                                                     .fixed = GC_PLACEMENT_FREE};
+    pass->offsets[at] = plan->entries[entry].offset;
+    pass->entries[at] = entry;
+}
+
+/* The first pass goes from the run's start to the end. */
+static void add_first(struct pass *pass, const struct gc_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const struct gc_plan_entry *entry = &plan->entries[i];
+        add_part(pass, plan, i, entry->lower,
+                 entry->upper < plan->end_time ? entry->upper : plan->end_time);
+    }
+}
+
+/* A later pass goes through the loop alone: of earlier entries those are left that live to the end.
+ */
+static void add_later(struct pass *pass, const struct gc_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const struct gc_plan_entry *entry = &plan->entries[i];
+        const uint32_t end = plan->end_time;
+        if (i < plan->loop_start && entry->upper < end)
+            continue;
+        add_part(pass, plan, i, entry->lower > plan->loop_time ? entry->lower : plan->loop_time,
+                 entry->upper < end ? entry->upper : end);
+        if (entry->upper > end)
+            add_part(pass, plan, i, plan->loop_time, plan->loop_time + (entry->upper - end));
+    }
+}
+
+static enum gc_status check_pass(struct gc_region *region, const struct pass *pass,
+                                 uint64_t *peak_bytes, struct gc_plan_error *error)
+{
+    const struct gc_placement_problem problem = {
+        .buffers = pass->buffers, .count = pass->count, .capacity_bytes = GC_PLACEMENT_UNLIMITED};
+    struct gc_placement_fault fault = {.what = "are not valid"};
+    const enum gc_status status =
+        gc_placement_check(region, &problem, pass->offsets, peak_bytes, &fault);
+    if (status == GC_OK || status == GC_NO_HOST_MEMORY)
+        return status;
+    return fail(error, GC_FORMAT, "entries %u and %u: %s", pass->entries[fault.first],
+                pass->entries[fault.second], fault.what);
+}
+
 /* Checks the offsets by the validator of placements. */
 static enum gc_status check_overlap(struct gc_region *region, const struct gc_plan *plan,
                                     struct gc_plan_error *error)
 {
-    struct gc_placement_buffer *buffers =
-        gc_region_alloc(region, (uint64_t)plan->count * sizeof(*buffers));
-    uint64_t *offsets = gc_region_alloc(region, (uint64_t)plan->count * sizeof(*offsets));
-    const struct gc_placement_problem problem = {
-        .buffers = buffers, .count = plan->count, .capacity_bytes = GC_PLACEMENT_UNLIMITED};
-    struct gc_placement_fault fault = {.what = "are not valid"};
+    const uint64_t room = (uint64_t)plan->count * 2;
+    struct pass pass = {.buffers = gc_region_alloc(region, room * sizeof(*pass.buffers)),
+                        .offsets = gc_region_alloc(region, room * sizeof(*pass.offsets)),
+                        .entries = gc_region_alloc(region, room * sizeof(*pass.entries))};
     uint64_t peak_bytes;
-    if (buffers == NULL || offsets == NULL)
+    uint64_t ignored;
+    if (pass.buffers == NULL || pass.offsets == NULL || pass.entries == NULL)
         return GC_NO_HOST_MEMORY;
-    for (uint32_t i = 0; i < plan->count; i++) {
-        const struct gc_plan_entry *entry = &plan->entries[i];
-        buffers[i] = (struct gc_placement_buffer){.lower = entry->lower,
-                                                  .upper = entry->upper,
-                                                  .bytes = entry->bytes,
-                                                  .fixed = GC_PLACEMENT_FREE};
-        offsets[i] = entry->offset;
-    }
-    const enum gc_status status =
-        gc_placement_check(region, &problem, offsets, &peak_bytes, &fault);
-    if (status == GC_NO_HOST_MEMORY)
-        return status;
+    add_first(&pass, plan);
+    enum gc_status status = check_pass(region, &pass, &peak_bytes, error);
     if (status != GC_OK)
-        return fail(error, GC_FORMAT, "entries %u and %u: %s", fault.first, fault.second,
-                    fault.what);
+        return status;
+    pass.count = 0;
+    add_later(&pass, plan);
+    status = check_pass(region, &pass, &ignored, error);
+    if (status != GC_OK)
+        return status;
     if (peak_bytes != plan->peak_bytes)
         return fail(error, GC_FORMAT,
                     "the header's peak is %llu bytes; that of the entries is %llu",
@@ -214,6 +284,7 @@ enum gc_status gc_plan_read(struct gc_region *region, const void *data, size_t b
         .end_time = header.end_time,
         .device = header.device,
         .peak_bytes = header.peak_bytes,
+        .loop_time = header.loop_time,
     };
     status = check_head(plan, error);
     if (status != GC_OK)

@@ -13,9 +13,12 @@
 enum gc_status gc_lifetimes_find_peak(const struct gc_plan *plan, struct gc_host_mem *host,
                                       uint32_t *time) GC_CHECKED;
 
-static inline bool gc_lifetimes_is_long(const struct gc_plan_entry *entry, uint32_t fullest)
+static inline bool gc_lifetimes_is_long(const struct gc_plan *plan,
+                                        const struct gc_plan_entry *entry, uint32_t fullest)
 {
-    return entry->lower <= fullest && fullest < entry->upper;
+    const bool is_wrapped = entry->upper > plan->end_time && plan->loop_time <= fullest &&
+                            fullest - plan->loop_time < entry->upper - plan->end_time;
+    return is_wrapped || (entry->lower <= fullest && fullest < entry->upper);
 }
 
 #endif

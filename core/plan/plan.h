@@ -1,12 +1,15 @@
 /* The plan of a run, and its file: the run's allocations in the order in which they were made, each
  * with its place in one arena.
  *
- * The entries from `loop_start` on repeat: entry `loop_start` follows the last one. Without a
- * repetition `loop_start` is 0. Lifetimes are those of the recorded run, in events. No two entries
- * that are alive at once overlap, and none reaches beyond the peak: the reader checks both,
- * whatever the source of the file. A wrong plan can cost time or memory, never correctness.
+ * The entries from `loop_start` on repeat: entry `loop_start` follows the last one, and `loop_time`
+ * follows end_time. Without a repetition both are 0. Lifetimes are those of the recorded run, in
+ * events. An entry of the loop may live beyond end_time, into the next iteration: then it is also
+ * alive in [loop_time, loop_time + upper - end_time) of each iteration but the first. No two
+ * entries that are alive at once overlap, in the first iteration and in later ones, and none
+ * reaches beyond the peak: the reader checks all of it, whatever the source of the file. A wrong
+ * plan can cost time or memory, never correctness.
  *
- * The file, version 1, little-endian: struct gc_plan_header, then `count` of struct gc_plan_entry,
+ * The file, version 2, little-endian: struct gc_plan_header, then `count` of struct gc_plan_entry,
  * and nothing else. docs/plan-file.md describes each field. */
 #ifndef GC_PLAN_H
 #define GC_PLAN_H
@@ -19,7 +22,7 @@
 #include <stdint.h>
 
 #define GC_PLAN_MAGIC "GPUCPLN\n"
-#define GC_PLAN_VERSION 1U
+#define GC_PLAN_VERSION 2U
 #define GC_PLAN_ENTRIES_MAX (1U << 20)
 #define GC_PLAN_UNIT_BYTES 512U /* sizes and offsets are multiples of it */
 #define GC_PLAN_STREAMS_MAX 64U /* stream numbers; the last one stands for all further streams */
@@ -39,7 +42,8 @@ struct gc_plan_header {
     int32_t device;
     uint64_t peak_bytes;
     uint64_t checksum; /* of the file with this field as 0: gc_plan_checksum */
-    uint64_t unused;   /* 0 */
+    uint32_t loop_time;
+    uint32_t unused; /* 0 */
 };
 _Static_assert(sizeof(struct gc_plan_header) == 64, "the header is packed");
 
@@ -58,8 +62,9 @@ struct gc_plan {
     uint32_t count;
     uint32_t loop_start;
     uint32_t stream_count; /* stream numbers are lower */
-    uint32_t end_time;     /* no lifetime ends later */
-    int32_t device;        /* ordinal, or GC_PLAN_DEVICE_ANY */
+    uint32_t loop_time;
+    uint32_t end_time; /* an iteration's end */
+    int32_t device;    /* ordinal, or GC_PLAN_DEVICE_ANY */
     uint64_t peak_bytes;
 };
 

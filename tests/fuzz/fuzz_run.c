@@ -1,5 +1,5 @@
 /* Any run of allocations and frees becomes a plan that keeps every rule of plans. */
-#include "core/planner/run_problem.h"
+#include "core/schedule/run_place.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -28,6 +28,15 @@ static size_t make_events(const uint8_t *data, size_t bytes, struct gc_run_event
     return count;
 }
 
+static enum gc_status solve(void *argument, struct gc_region *region,
+                            const struct gc_placement_problem *line,
+                            const struct gc_placement_options *options,
+                            struct gc_placement *placement)
+{
+    (void)argument;
+    return gc_solve_placement(region, line, options, placement);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct gc_region region;
@@ -42,15 +51,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     gc_region_init(&region, UINT64_C(1) << 28);
     const size_t count = make_events(data, bytes, events);
     if (gc_run_problem_make(&region, events, count, SLOTS, &problem) == GC_OK) {
-        const struct gc_placement_problem places = {
-            .buffers = problem.buffers,
-            .count = problem.count,
-            .capacity_bytes = GC_PLACEMENT_UNLIMITED,
-        };
-        if (gc_solve_placement(&region, &places, &options, &placement) != GC_OK)
+        if (gc_run_place(&region, &problem, GC_PLACEMENT_UNLIMITED, &options, solve, NULL,
+                         &placement) != GC_OK)
             abort();
         gc_run_problem_plan(&problem, placement.offsets, -1, &plan);
         if (gc_plan_check(&plan, &error) != GC_OK)
+            abort();
+        if (plan.peak_bytes != placement.peak_bytes || plan.peak_bytes < problem.live_bytes)
             abort();
     } else if (count > 0) {
         abort();

@@ -10,6 +10,8 @@
 #include "core/config/options.h"
 #include "core/io/json.h"
 #include "core/plan/placement.h"
+#include "core/plan/plan.h"
+#include "core/schedule/run_place.h"
 #include "tools/base/tool.h"
 #include "tools/plan/plan_threads.h"
 
@@ -102,6 +104,15 @@ struct plan_source {
                        const struct plan_result *result);
     void (*write_json)(struct gc_json *json, const struct plan_subject *subject,
                        const struct plan_result *result);
+    /* Places the buffers behind the base; NULL: all of them, as they are. `solve` with `argument`
+     * solves a problem on the request's threads. */
+    enum gc_status (*place)(struct plan_subject *subject, uint64_t capacity_bytes,
+                            const struct gc_placement_options *options, gc_run_solve *solve,
+                            void *argument, struct gc_placement *placement);
+    /* The same for rules beyond those of placements, by code independent of the solver; NULL: none.
+     * A fault is the text. */
+    enum gc_status (*check)(const struct plan_subject *subject, const uint64_t *offsets,
+                            struct gc_plan_error *error);
     /* Frees resources outside the region; NULL: none. Called after a failed read too. */
     void (*close)(struct plan_subject *subject);
 };

@@ -82,6 +82,15 @@ static int fail_solve(const struct plan_request *request, struct plan_subject *s
     return tool_fail(request->command, "%s: %s", request->path, gc_status_text(status));
 }
 
+static enum gc_status solve(void *argument, struct gc_region *region,
+                            const struct gc_placement_problem *problem,
+                            const struct gc_placement_options *options,
+                            struct gc_placement *placement)
+{
+    const struct plan_request *request = argument;
+    return plan_threads_solve(region, problem, options, request->threads, placement);
+}
+
 static int solve_rest(const struct plan_request *request, struct plan_subject *subject,
                       struct progress *progress, struct gc_placement *placement)
 {
@@ -93,12 +102,16 @@ static int solve_rest(const struct plan_request *request, struct plan_subject *s
                               ? capacity
                               : gc_sub_or_zero_u64(capacity, subject->base_bytes),
     };
+    struct plan_request on_threads = *request;
     const struct gc_placement_options options = {.seed = request->seed,
                                                  .node_max = request->node_max,
                                                  .watch = watch,
                                                  .watch_argument = progress};
     const enum gc_status status =
-        plan_threads_solve(&subject->region, &problem, &options, request->threads, placement);
+        subject->source->place != NULL
+            ? subject->source->place(subject, problem.capacity_bytes, &options, solve, &on_threads,
+                                     placement)
+            : solve(&on_threads, &subject->region, &problem, &options, placement);
     wipe(progress);
     return status == GC_OK ? TOOL_DONE : fail_solve(request, subject, status);
 }
@@ -112,8 +125,13 @@ static int check(const struct plan_request *request, struct plan_subject *subjec
     struct gc_placement_fault fault = {.what = ""};
     const enum gc_status status = gc_placement_check(&subject->region, &problem, result->offsets,
                                                      &result->peak_bytes, &fault);
-    if (status == GC_OK)
+    struct gc_plan_error error = {.text = ""};
+    if (status == GC_OK && (subject->source->check == NULL ||
+                            subject->source->check(subject, result->offsets, &error) == GC_OK))
         return TOOL_DONE;
+    if (status == GC_OK)
+        return tool_fail(request->command, "%s: a defect: the plan is not valid (%s)",
+                         request->path, error.text);
     return tool_fail(request->command,
                      "%s: a defect: the plan is not valid (buffers %u and %u: %s)", request->path,
                      (unsigned)fault.first, (unsigned)fault.second, fault.what);

@@ -4,7 +4,7 @@
 
 #include "core/io/text.h"
 #include "core/observe/trace_format.h"
-#include "core/planner/run_problem.h"
+#include "core/schedule/run_place.h"
 #include "tools/replay/replay_trace.h"
 
 #include <stdio.h>
@@ -148,17 +148,31 @@ static int read_trace(const struct plan_request *request, const struct tool_file
 
 /* ---- output ---- */
 
+static enum gc_status place(struct plan_subject *subject, uint64_t capacity_bytes,
+                            const struct gc_placement_options *options, gc_run_solve *solve,
+                            void *argument, struct gc_placement *placement)
+{
+    const struct run *run = subject->own;
+    return gc_run_place(&subject->region, &run->problem, capacity_bytes, options, solve, argument,
+                        placement);
+}
+
+static enum gc_status check(const struct plan_subject *subject, const uint64_t *offsets,
+                            struct gc_plan_error *error)
+{
+    struct run *run = subject->own;
+    struct gc_plan plan;
+    gc_run_problem_plan(&run->problem, offsets, run->device, &plan);
+    return gc_plan_check(&plan, error);
+}
+
 static int write_plan(const struct plan_request *request, const struct plan_subject *subject,
                       const struct plan_result *result, struct gc_writer *out)
 {
     struct run *run = subject->own;
     struct gc_plan plan;
-    struct gc_plan_error error = {.text = ""};
+    (void)request;
     gc_run_problem_plan(&run->problem, result->offsets, run->device, &plan);
-    const enum gc_status status = gc_plan_check(&plan, &error);
-    if (status != GC_OK)
-        return tool_fail(request->command, "%s: %s", request->output,
-                         error.text[0] != '\0' ? error.text : gc_status_text(status));
     gc_plan_write(&plan, out);
     return TOOL_DONE;
 }
@@ -189,7 +203,16 @@ static void write_text(struct gc_writer *out, const struct plan_subject *subject
     gc_writer_uint(out, run->problem.count);
     gc_writer_text(out, " allocations, ");
     gc_writer_text(out, gc_text_size(run->problem.lasting_bytes, size));
+    if (run->problem.crossing_count > 0) {
+        gc_writer_text(out, "\ncross a step");
+        gc_writer_pad(out, 16);
+        gc_writer_uint(out, run->problem.crossing_count);
+        gc_writer_text(out, " allocations, ");
+        gc_writer_text(out, gc_text_size(run->problem.crossing_bytes, size));
+        gc_writer_text(out, ": in the next step until their free");
+    }
     gc_writer_char(out, '\n');
+    plan_write_size(out, "run's peak", run->problem.run_peak_bytes, "");
 }
 
 static void write_json(struct gc_json *json, const struct plan_subject *subject,
@@ -204,12 +227,19 @@ static void write_json(struct gc_json *json, const struct plan_subject *subject,
     gc_json_write_uint(json, "step_start", steps->start);
     gc_json_write_uint(json, "lasting_count", run->problem.lasting_count);
     gc_json_write_uint(json, "lasting_bytes", run->problem.lasting_bytes);
+    gc_json_write_uint(json, "crossing_count", run->problem.crossing_count);
+    gc_json_write_uint(json, "crossing_bytes", run->problem.crossing_bytes);
+    gc_json_write_uint(json, "steps_planned", run->problem.rounds);
+    gc_json_write_uint(json, "end", run->problem.end_time);
+    gc_json_write_uint(json, "peak_live_bytes", run->problem.run_peak_bytes);
 }
 
 const struct plan_source plan_source_trace = {
     .what = "a recorded run",
     .accepts = accepts,
     .read = read_trace,
+    .place = place,
+    .check = check,
     .write = write_plan,
     .write_text = write_text,
     .write_json = write_json,

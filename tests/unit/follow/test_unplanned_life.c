@@ -65,13 +65,23 @@ static void blocks_at_the_fullest_time_point_are_long_lived(void **state)
     assert_int_equal(gc_lifetimes_find_peak(&plan, &host, &fullest), GC_OK);
     assert_int_equal(fullest, COUNT - 1);
     for (uint32_t i = 0; i < COUNT; i++)
-        assert_int_equal(gc_lifetimes_is_long(&entries[i], fullest), i % 2 == 0 || i == COUNT - 1);
+        assert_int_equal(gc_lifetimes_is_long(&plan, &entries[i], fullest),
+                         i % 2 == 0 || i == COUNT - 1);
     /* One that ends when another begins leaves before that. */
     static const struct gc_plan_entry turns[] = {{.bytes = 1024, .lower = 0, .upper = 5},
                                                  {.bytes = 1536, .lower = 5, .upper = 9}};
-    const struct gc_plan two = {.entries = turns, .count = 2};
+    const struct gc_plan two = {.entries = turns, .count = 2, .end_time = 9};
     assert_int_equal(gc_lifetimes_find_peak(&two, &host, &fullest), GC_OK);
     assert_int_equal(fullest, 5);
+    /* One that lives into the next iteration is there at both ends. */
+    static const struct gc_plan_entry round[] = {{.bytes = 1024, .lower = 7, .upper = 12},
+                                                 {.bytes = 1536, .lower = 4, .upper = 6},
+                                                 {.bytes = 512, .lower = 2, .upper = 4}};
+    const struct gc_plan loop = {.entries = round, .count = 3, .loop_time = 2, .end_time = 10};
+    assert_int_equal(gc_lifetimes_find_peak(&loop, &host, &fullest), GC_OK);
+    assert_int_equal(fullest, 2); /* 1024 of the iteration before, and 512 */
+    for (uint32_t time = 2; time < 10; time++)
+        assert_int_equal(gc_lifetimes_is_long(&loop, &round[0], time), time < 4 || time >= 7);
     assert_int_equal(gc_host_mem_bytes(&host), 0);
 }
 

@@ -9,7 +9,7 @@
 
 #include "core/base/bits.h"
 #include "core/plan/match.h"
-#include "core/planner/run_problem.h"
+#include "core/schedule/run_place.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -104,12 +104,14 @@ static void every_rule_of_the_file_is_checked(void **state)
 {
     struct file file = write_sample();
     (void)state;
-    file.header.version = 2;
-    refuses(&file, "a plan of version 2; accepted: 1");
+    file.header.version = 1;
+    refuses(&file, "a plan of version 1; accepted: 2");
     file.header.header_bytes = 72;
     refuses(&file, "a header of 72 bytes and entries of 32");
     file.header.entry_bytes = 24;
     refuses(&file, "entries of 24");
+    file.header.loop_time = 6;
+    refuses(&file, "repeats from time 6 on; it ends at 5");
     file.header.unused = 1;
     refuses(&file, "the header's last word");
     file.header.count = 0xffffffff;
@@ -144,8 +146,10 @@ static void every_rule_of_the_file_is_checked(void **state)
     refuses(&file, "entry 2: reaches beyond the peak");
     file.entries[1].upper = 1;
     refuses(&file, "entry 1: alive from 1 to 1, of 5");
-    file.entries[1].upper = 6;
-    refuses(&file, "entry 1: alive from 1 to 6, of 5");
+    file.entries[0].upper = 6;
+    refuses(&file, "entry 0: alive from 0 to 6, of 5");
+    file.entries[1].upper = 7;
+    refuses(&file, "entry 1: alive from 1 to 7, of 5");
     file.entries[1].unused = 7;
     refuses(&file, "entry 1: its last word is 7");
     file.entries[0].upper = 4;
@@ -315,6 +319,126 @@ static void what_lives_into_the_next_step_makes_two_steps_one(void **state)
     assert_int_equal(problem.rounds, 2);
     assert_int_equal(problem.count - problem.loop_start, 2 * (24 + 1 + 10));
     gc_region_fini(&region_of_run);
+}
+
+static enum gc_status solve_on_line(void *argument, struct gc_region *region,
+                                    const struct gc_placement_problem *line,
+                                    const struct gc_placement_options *options,
+                                    struct gc_placement *placement)
+{
+    (void)argument;
+    return gc_solve_placement(region, line, options, placement);
+}
+
+static struct gc_placement place_run(void)
+{
+    const struct gc_placement_options options = {.node_max = 20000};
+    struct gc_placement placement;
+    struct gc_plan made;
+    struct gc_plan_error error = {.text = ""};
+    assert_int_equal(gc_run_place(&region_of_run, &problem, GC_PLACEMENT_UNLIMITED, &options,
+                                  solve_on_line, NULL, &placement),
+                     GC_OK);
+    gc_run_problem_plan(&problem, placement.offsets, -1, &made);
+    if (gc_plan_check(&made, &error) != GC_OK)
+        fail_msg("%s", error.text);
+    assert_int_equal(made.peak_bytes, placement.peak_bytes);
+    return placement;
+}
+
+/* Gradients that are freed in the next step's forward pass, one after the other: there is room for
+ * them where the pass has not made its own yet. */
+static void what_crosses_a_step_is_planned_round_its_end(void **state)
+{
+    uint32_t gradients[16];
+    uint32_t held[16];
+    (void)state;
+    begin_run();
+    for (uint32_t i = 0; i < 6; i++)
+        (void)make((50 + i) * KIB);
+    for (uint32_t n = 0; n < 8; n++) {
+        for (uint32_t i = 0; i < 16; i++) {
+            if (n > 0)
+                drop(gradients[i]);
+            held[i] = make((20 + i) * KIB);
+        }
+        for (uint32_t i = 16; i-- > 0;) {
+            drop(held[i]);
+            gradients[i] = make((10 + i % 3) * KIB);
+        }
+    }
+    solve_run();
+    assert_int_equal(problem.rounds, 1);
+    assert_int_equal(problem.steps.period, 64);
+    assert_int_equal(problem.lasting_count, 6);
+    assert_true(problem.crossing_count > 0);
+    /* The run's own peak is the bound; with its place for the whole step each would add to it. */
+    assert_int_equal(problem.live_bytes, problem.run_peak_bytes);
+    const struct gc_placement placement = place_run();
+    assert_true(placement.peak_bytes <= problem.live_bytes + problem.live_bytes / 50);
+    assert_int_equal(placement.lower_bound_bytes, problem.live_bytes);
+    gc_region_fini(&region_of_run);
+}
+
+/* A loss that is kept for two and a half steps: three buffers of it are there at once. */
+static void what_lives_through_steps_has_as_many_places(void **state)
+{
+    uint32_t kept[4] = {0};
+    (void)state;
+    begin_run();
+    for (uint32_t n = 0; n < 16; n++) {
+        one_step(12);
+        if (n >= 3)
+            drop(kept[(n - 3) % 4]);
+        one_step(3);
+        kept[n % 4] = make(100 * KIB);
+    }
+    solve_run();
+    assert_int_equal(problem.rounds, 3);
+    const uint32_t of_a_step = (problem.count - problem.loop_start) / 3;
+    assert_int_equal(of_a_step, 24 + 6 + 1);
+    const struct gc_placement placement = place_run();
+    assert_int_equal(problem.live_bytes, problem.run_peak_bytes);
+    assert_true(placement.optimal);
+    gc_region_fini(&region_of_run);
+}
+
+/* A plan that is right in its first iteration only. */
+static void a_life_into_the_next_iteration_keeps_its_place(void **state)
+{
+    static const struct gc_plan_entry wrong[] = {
+        {.bytes = KIB, .offset = 0, .lower = 0, .upper = 3},   /* its predecessor */
+        {.bytes = KIB, .offset = KIB, .lower = 2, .upper = 4}, /* of the loop */
+        {.bytes = KIB, .offset = 0, .lower = 5, .upper = 9},   /* crosses the end, to time 3 */
+        {.bytes = KIB, .offset = 2 * KIB, .lower = 6, .upper = 8},
+    };
+    struct gc_plan_entry changed[4];
+    struct gc_plan made = {.entries = changed,
+                           .count = 4,
+                           .loop_start = 1,
+                           .loop_time = 2,
+                           .stream_count = 1,
+                           .end_time = 8,
+                           .device = -1,
+                           .peak_bytes = 3 * KIB};
+    struct gc_plan_error error = {.text = ""};
+    (void)state;
+    memcpy(changed, wrong, sizeof(wrong));
+    assert_int_equal(gc_plan_check(&made, &error), GC_OK);
+    changed[1].offset = 0;
+    assert_int_equal(gc_plan_check(&made, &error), GC_FORMAT); /* beside the predecessor */
+    changed[1].lower = 3;
+    assert_int_equal(gc_plan_check(&made, &error), GC_OK);
+    changed[2].upper = 10;
+    assert_int_equal(gc_plan_check(&made, &error), GC_FORMAT);
+    assert_non_null(strstr(error.text, "entries 1 and 2") ?: strstr(error.text, "entries 2 and 1"));
+    changed[2].upper = 12; /* longer than a step */
+    assert_int_equal(gc_plan_check(&made, &error), GC_FORMAT);
+    assert_non_null(strstr(error.text, "entry 2: alive from 5 to 12, of 8"));
+    changed[2].upper = 8;
+    changed[0].upper = 9;
+    assert_int_equal(gc_plan_check(&made, &error), GC_FORMAT);
+    assert_non_null(strstr(error.text, "entry 0: alive from 0 to 9, of 8"));
 }
 
 /* ---- matching ---- */
@@ -488,6 +612,9 @@ int main(void)
         cmocka_unit_test(a_few_deviations_do_not_hide_steps),
         cmocka_unit_test(steps_that_leave_memory_behind_are_no_steps),
         cmocka_unit_test(a_run_without_steps_is_one),
+        cmocka_unit_test(what_crosses_a_step_is_planned_round_its_end),
+        cmocka_unit_test(what_lives_through_steps_has_as_many_places),
+        cmocka_unit_test(a_life_into_the_next_iteration_keeps_its_place),
         cmocka_unit_test(what_lives_into_the_next_step_makes_two_steps_one),
         cmocka_unit_test(order_is_followed_round_and_round),
         cmocka_unit_test(missing_added_and_swapped_ones_cost_nothing),

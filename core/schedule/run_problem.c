@@ -9,7 +9,7 @@
  *
  * The step begins where the least memory is live, so that few allocations live across its border.
  */
-#include "core/planner/run_problem.h"
+#include "core/schedule/run_problem.h"
 
 #include "core/base/bits.h"
 
@@ -230,12 +230,11 @@ static void choose(struct search *search, const uint32_t *candidates, uint32_t c
 
 /* Slots are below `slot_count`. O(n) for each of a few dozen candidates; memory from `region`. */
 static enum gc_status find_steps(struct gc_region *region, const struct gc_run_event *events,
-                                 size_t count, uint32_t slot_count, struct gc_run_steps *steps)
+                                 size_t count, uint32_t slot_count, struct gc_run_problem *problem)
 {
     struct search search = {.region = region, .count = (uint32_t)count};
     uint32_t candidates[CANDIDATES];
     uint32_t candidate_count;
-    *steps = (struct gc_run_steps){.start = 0};
     if (count > GC_RUN_EVENTS_MAX)
         return GC_TOO_MANY;
     enum gc_status status = read_events(&search, events, slot_count);
@@ -244,16 +243,21 @@ static enum gc_status find_steps(struct gc_region *region, const struct gc_run_e
     if (status == GC_OK)
         status = find_candidates(&search, candidates, &candidate_count);
     if (status == GC_OK)
-        choose(&search, candidates, candidate_count, steps);
+        choose(&search, candidates, candidate_count, &problem->steps);
+    problem->run_peak_bytes = search.peak_bytes;
     return status;
 }
 
 /* ---- the problem ---- */
 
 #define NO_ENTRY UINT32_MAX
+#define PAIR_WINDOW 64U /* crossings that are compared with an entry from before the step */
 
 struct making {
     const struct gc_run_event *events;
+    size_t event_count;
+    uint32_t slot_count;
+    struct gc_region *region;
     struct gc_run_problem *problem;
     uint32_t *entry_of; /* by slot */
     uint64_t streams[GC_PLAN_STREAMS_MAX];
@@ -298,25 +302,123 @@ static void end_life(struct making *making, uint32_t time)
     making->entry_of[slot] = NO_ENTRY;
 }
 
-/* An allocation that the step leaves to the next one keeps its offset for the whole step. */
-static void stretch(struct gc_run_problem *problem)
+/* ---- what crosses the step's end ---- */
+
+/* Extends the lives of the step's allocations that a later event frees. At most a step's length:
+ * what lives longer lasts. */
+static void follow_frees(struct making *making)
 {
-    for (uint32_t i = 0; i < problem->count; i++) {
-        struct gc_plan_entry *entry = &problem->entries[i];
-        if (entry->upper < problem->end_time)
+    struct gc_run_problem *problem = making->problem;
+    for (size_t i = problem->end_time; i < making->event_count; i++) {
+        const struct gc_run_event *event = &making->events[i];
+        const uint32_t made = making->entry_of[event->slot];
+        making->entry_of[event->slot] = NO_ENTRY; /* an allocation takes the slot from here on */
+        if (event->bytes > 0 || made == NO_ENTRY || made < problem->loop_start)
             continue;
-        if (problem->steps.period != 0 && i >= problem->loop_start)
-            entry->lower = problem->steps.start;
-        problem->lasting_count++;
-        problem->lasting_bytes += entry->bytes;
+        struct gc_plan_entry *entry = &problem->entries[made];
+        /* A life that ends with the step's last event crosses it, too: only what lasts ends there.
+         */
+        const uint32_t upper = (uint32_t)(i > problem->end_time ? i : i + 1);
+        if (upper - entry->lower <= problem->end_time - problem->loop_time)
+            entry->upper = upper;
     }
 }
 
-static enum gc_status make_buffers(struct gc_region *region, struct gc_run_problem *problem)
+/* Gives each entry that was made before the step and freed in it the place of the allocation that
+ * takes its part in later steps. Both are listed in the order in which they are made, so the search
+ * begins behind the last match. */
+static void pair(struct gc_run_problem *problem)
 {
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < problem->loop_start && problem->crossing_count > 0; i++) {
+        const struct gc_plan_entry *entry = &problem->entries[i];
+        if (entry->upper <= problem->loop_time || entry->upper == problem->end_time)
+            continue;
+        for (uint32_t n = 0; n < PAIR_WINDOW && n < problem->crossing_count; n++) {
+            struct gc_run_crossing *crossing =
+                &problem->crossings[(at + n) % problem->crossing_count];
+            const struct gc_plan_entry *other = &problem->entries[crossing->entry];
+            if (crossing->before != GC_RUN_NONE || other->bytes != entry->bytes ||
+                other->lower < entry->upper)
+                continue;
+            crossing->before = i;
+            at += n + 1;
+            break;
+        }
+    }
+}
+
+/* A lasting allocation of the step has its place for the whole step. */
+static enum gc_status sort_out(struct making *making)
+{
+    struct gc_run_problem *problem = making->problem;
+    problem->crossings =
+        gc_region_alloc(making->region, (uint64_t)problem->count * sizeof(*problem->crossings));
+    if (problem->crossings == NULL)
+        return GC_NO_HOST_MEMORY;
+    for (uint32_t i = 0; i < problem->count; i++) {
+        struct gc_plan_entry *entry = &problem->entries[i];
+        if (entry->upper > problem->end_time) {
+            problem->crossings[problem->crossing_count++] =
+                (struct gc_run_crossing){i, GC_RUN_NONE};
+            problem->crossing_bytes += entry->bytes;
+        } else if (entry->upper == problem->end_time) {
+            if (problem->steps.period != 0 && i >= problem->loop_start)
+                entry->lower = problem->loop_time;
+            problem->lasting_count++;
+            problem->lasting_bytes += entry->bytes;
+        }
+    }
+    pair(problem);
+    return GC_OK;
+}
+
+/* ---- the bound ---- */
+
+/* Adds an entry to the changes of the first pass and of later ones, by time. */
+static void add_changes(const struct gc_run_problem *problem, uint32_t index, uint64_t *first,
+                        uint64_t *later)
+{
+    const struct gc_plan_entry *entry = &problem->entries[index];
+    const uint32_t end = problem->end_time;
+    const uint32_t upper = entry->upper < end ? entry->upper : end;
+    first[entry->lower] += entry->bytes;
+    first[upper] -= entry->bytes;
+    if (index < problem->loop_start && upper < end)
+        return;
+    later[gc_max_u64(entry->lower, problem->loop_time)] += entry->bytes;
+    later[upper] -= entry->bytes;
+    if (entry->upper > end) {
+        later[problem->loop_time] += entry->bytes;
+        later[problem->loop_time + (entry->upper - end)] -= entry->bytes;
+    }
+}
+
+static enum gc_status find_live(struct making *making)
+{
+    struct gc_run_problem *problem = making->problem;
+    const uint64_t room = ((uint64_t)problem->end_time + 1) * sizeof(uint64_t);
+    uint64_t *first = gc_region_alloc(making->region, room);
+    uint64_t *later = gc_region_alloc(making->region, room);
+    uint64_t live[2] = {0, 0};
+    if (first == NULL || later == NULL)
+        return GC_NO_HOST_MEMORY;
+    for (uint32_t i = 0; i < problem->count; i++)
+        add_changes(problem, i, first, later);
+    for (uint32_t i = 0; i < problem->end_time; i++) {
+        live[0] += first[i];
+        live[1] += later[i];
+        problem->live_bytes = gc_max_u64(problem->live_bytes, gc_max_u64(live[0], live[1]));
+    }
+    return GC_OK;
+}
+
+static enum gc_status make_buffers(struct making *making)
+{
+    struct gc_run_problem *problem = making->problem;
     uint64_t total = 0;
     problem->buffers =
-        gc_region_alloc(region, (uint64_t)problem->count * sizeof(*problem->buffers));
+        gc_region_alloc(making->region, (uint64_t)problem->count * sizeof(*problem->buffers));
     if (problem->buffers == NULL)
         return GC_NO_HOST_MEMORY;
     for (uint32_t i = 0; i < problem->count; i++) {
@@ -332,77 +434,104 @@ static enum gc_status make_buffers(struct gc_region *region, struct gc_run_probl
     return GC_OK;
 }
 
-/* True if an allocation of a step is freed after the next step's own one is made, and the run has
- * two steps. Two buffers alternate, so two steps are planned as one. */
-static bool overlaps_itself(const struct making *making, size_t count)
+static void clear_slots(struct making *making)
 {
-    const struct gc_run_steps *steps = &making->problem->steps;
-    const uint64_t end = (uint64_t)steps->start + 2 * (uint64_t)steps->period;
-    if (steps->period == 0 || end > count)
-        return false;
-    for (uint32_t i = steps->start; i < end; i++) {
-        uint32_t *made = &making->entry_of[making->events[i].slot];
-        if (making->events[i].bytes > 0)
-            *made = i;
-        else if (*made >= steps->start && *made < steps->start + steps->period &&
-                 i - *made > steps->period)
-            return true;
-    }
-    return false;
+    memset(making->entry_of, 0xff, ((uint64_t)making->slot_count + 1) * sizeof(uint32_t));
 }
 
-static void clear_slots(struct making *making, uint32_t slot_count)
+/* The number of steps that are planned as one. An allocation of a step that is freed after the next
+ * step's own one is made needs as many buffers as steps overlap it, if the run has those steps. */
+static uint32_t count_rounds(struct making *making)
 {
-    memset(making->entry_of, 0xff, ((uint64_t)slot_count + 1) * sizeof(uint32_t));
+    const struct gc_run_steps *steps = &making->problem->steps;
+    const uint64_t period = steps->period;
+    uint32_t rounds = 1;
+    if (period == 0)
+        return rounds;
+    clear_slots(making);
+    const uint64_t end = steps->start + (GC_RUN_ROUNDS_MAX + 1) * period;
+    for (uint32_t i = steps->start; i < making->event_count && i < end; i++) {
+        uint32_t *made = &making->entry_of[making->events[i].slot];
+        if (making->events[i].bytes > 0) {
+            *made = i < steps->start + period ? i : NO_ENTRY;
+            continue;
+        }
+        const uint64_t life = *made == NO_ENTRY ? 0 : i - *made;
+        const uint32_t needed = (uint32_t)((life + period - 1) / period);
+        if (needed > rounds && needed <= GC_RUN_ROUNDS_MAX &&
+            steps->start + needed * period <= making->event_count)
+            rounds = needed;
+    }
+    return rounds;
 }
 
 /* Finds the planned part of the run, and allocates its lists. */
-static enum gc_status prepare(struct gc_region *region, struct making *making, size_t count,
-                              uint32_t slot_count)
+static enum gc_status prepare(struct making *making)
 {
     struct gc_run_problem *problem = making->problem;
-    struct gc_run_steps *steps = &problem->steps;
+    const struct gc_run_steps *steps = &problem->steps;
     uint64_t allocs = 0;
-    making->entry_of = gc_region_alloc(region, ((uint64_t)slot_count + 1) * sizeof(uint32_t));
+    making->entry_of =
+        gc_region_alloc(making->region, ((uint64_t)making->slot_count + 1) * sizeof(uint32_t));
     if (making->entry_of == NULL)
         return GC_NO_HOST_MEMORY;
-    clear_slots(making, slot_count);
-    problem->rounds = overlaps_itself(making, count) ? 2 : 1;
-    clear_slots(making, slot_count);
-    problem->end_time =
-        steps->period == 0 ? (uint32_t)count : steps->start + problem->rounds * steps->period;
+    problem->rounds = count_rounds(making);
+    clear_slots(making);
+    problem->loop_time = steps->period == 0 ? 0 : steps->start;
+    problem->end_time = steps->period == 0 ? (uint32_t)making->event_count
+                                           : steps->start + problem->rounds * steps->period;
     for (uint32_t i = 0; i < problem->end_time; i++)
         allocs += making->events[i].bytes > 0;
     if (allocs == 0)
         return GC_FORMAT;
     if (allocs > GC_PLAN_ENTRIES_MAX)
         return GC_TOO_MANY;
-    problem->entries = gc_region_alloc(region, allocs * sizeof(*problem->entries));
+    problem->entries = gc_region_alloc(making->region, allocs * sizeof(*problem->entries));
     problem->stream_count = 1;
     return problem->entries != NULL ? GC_OK : GC_NO_HOST_MEMORY;
+}
+
+static enum gc_status read_lives(struct making *making)
+{
+    struct gc_run_problem *problem = making->problem;
+    for (uint32_t i = 0; i < problem->end_time; i++) {
+        if (making->events[i].bytes == 0) {
+            end_life(making, i);
+            continue;
+        }
+        const enum gc_status status = begin_life(making, i);
+        if (status != GC_OK)
+            return status;
+    }
+    if (problem->loop_start == problem->count) { /* a step without allocations */
+        problem->loop_start = 0;
+        problem->loop_time = 0;
+    } else if (problem->steps.period != 0) {
+        follow_frees(making);
+    }
+    return GC_OK;
 }
 
 enum gc_status gc_run_problem_make(struct gc_region *region, const struct gc_run_event *events,
                                    size_t count, uint32_t slot_count,
                                    struct gc_run_problem *problem)
 {
-    struct making making = {.events = events, .problem = problem};
+    struct making making = {.events = events,
+                            .event_count = count,
+                            .slot_count = slot_count,
+                            .region = region,
+                            .problem = problem};
     *problem = (struct gc_run_problem){.count = 0};
-    enum gc_status status = find_steps(region, events, count, slot_count, &problem->steps);
+    enum gc_status status = find_steps(region, events, count, slot_count, problem);
     if (status == GC_OK)
-        status = prepare(region, &making, count, slot_count);
-    for (uint32_t i = 0; status == GC_OK && i < problem->end_time; i++) {
-        if (events[i].bytes > 0)
-            status = begin_life(&making, i);
-        else
-            end_life(&making, i);
-    }
-    if (status != GC_OK)
-        return status;
-    if (problem->loop_start == problem->count)
-        problem->loop_start = 0; /* a step without allocations */
-    stretch(problem);
-    return make_buffers(region, problem);
+        status = prepare(&making);
+    if (status == GC_OK)
+        status = read_lives(&making);
+    if (status == GC_OK)
+        status = sort_out(&making);
+    if (status == GC_OK)
+        status = make_buffers(&making);
+    return status == GC_OK ? find_live(&making) : status;
 }
 
 void gc_run_problem_plan(struct gc_run_problem *problem, const uint64_t *offsets, int device,
@@ -411,6 +540,7 @@ void gc_run_problem_plan(struct gc_run_problem *problem, const uint64_t *offsets
     *plan = (struct gc_plan){.entries = problem->entries,
                              .count = problem->count,
                              .loop_start = problem->loop_start,
+                             .loop_time = problem->loop_time,
                              .stream_count = problem->stream_count,
                              .end_time = problem->end_time,
                              .device = device < 0 ? GC_PLAN_DEVICE_ANY : device};
