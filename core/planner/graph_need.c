@@ -108,28 +108,6 @@ static bool add_made(const struct gc_graph *graph, const struct gc_lifetimes *li
     return fits;
 }
 
-/* The most bytes live in one step; a placement of very many small buffers comes close to it. */
-static enum gc_status find_live(struct gc_region *region, const struct gc_lifetimes *lifetimes,
-                                uint64_t *peak_bytes)
-{
-    const uint64_t count = (uint64_t)lifetimes->step_count + 1;
-    uint64_t *changes = gc_region_alloc(region, count * sizeof(*changes));
-    uint64_t live = 0;
-    *peak_bytes = 0;
-    if (changes == NULL)
-        return GC_NO_HOST_MEMORY;
-    for (uint32_t i = lifetimes->base_count; i < lifetimes->count; i++) {
-        changes[lifetimes->buffers[i].lower] += lifetimes->buffers[i].bytes;
-        changes[lifetimes->buffers[i].upper] -= lifetimes->buffers[i].bytes;
-    }
-    /* All buffers together fit in 64 bits, so no sum below overflows; the changes wrap. */
-    for (uint64_t i = 0; i < count; i++) {
-        live += changes[i];
-        *peak_bytes = gc_max_u64(*peak_bytes, live);
-    }
-    return GC_OK;
-}
-
 static bool is_planned(const struct gc_placement_problem *problem)
 {
     uint64_t steps = 0;
@@ -147,8 +125,11 @@ static enum gc_status find_peak(struct gc_region *region, const struct gc_lifeti
     const struct gc_placement_options options = {.node_max = NODE_MAX};
     struct gc_placement placement;
     need->is_planned = is_planned(&problem);
-    if (!need->is_planned)
-        return find_live(region, lifetimes, peak_bytes);
+    /* The most bytes live in one step: a placement of very many small buffers comes close to it. */
+    if (!need->is_planned) {
+        uint64_t *live;
+        return gc_lifetimes_live(region, lifetimes, &live, peak_bytes);
+    }
     const enum gc_status status = gc_solve_placement(region, &problem, &options, &placement);
     if (status == GC_OK)
         *peak_bytes = placement.peak_bytes;

@@ -149,10 +149,15 @@ static enum gc_status make(struct gc_life *life, struct gc_lifetimes *made)
     made->roles = gc_region_alloc(region, room * sizeof(*made->roles));
     made->owners = gc_region_alloc(region, room * sizeof(*made->owners));
     made->tensors = gc_region_alloc(region, room * sizeof(*made->tensors));
+    made->step_nodes = gc_region_alloc(region, (uint64_t)life->step_count * sizeof(uint32_t));
     maker.of_root = gc_region_alloc(region, room * sizeof(*maker.of_root));
     if (made->buffers == NULL || made->roles == NULL || made->owners == NULL ||
-        made->tensors == NULL || maker.of_root == NULL)
+        made->tensors == NULL || maker.of_root == NULL || made->step_nodes == NULL)
         return GC_NO_HOST_MEMORY;
+    for (uint32_t i = 0; i < life->event_count; i++) {
+        if (life->events[i].kind != GC_LIFE_FOLDED)
+            made->step_nodes[life->events[i].step] = life->events[i].node;
+    }
     made->step_count = life->step_count;
     made->unknown_value = GC_GRAPH_NONE;
     add_kept(&maker);
@@ -162,6 +167,29 @@ static enum gc_status make(struct gc_life *life, struct gc_lifetimes *made)
     for (unsigned role = 0; role < GC_LIFE_ROLE_COUNT; role++)
         maker.overflowed = !gc_add_u64(all, made->role_bytes[role], &all) || maker.overflowed;
     return maker.overflowed ? GC_OVERFLOW : GC_OK;
+}
+
+enum gc_status gc_lifetimes_live(struct gc_region *region, const struct gc_lifetimes *lifetimes,
+                                 uint64_t **live, uint64_t *peak_bytes)
+{
+    const uint64_t count = (uint64_t)lifetimes->step_count + 1;
+    uint64_t *changes = gc_region_alloc(region, count * sizeof(*changes));
+    uint64_t now = 0;
+    *live = changes;
+    *peak_bytes = 0;
+    if (changes == NULL)
+        return GC_NO_HOST_MEMORY;
+    for (uint32_t i = lifetimes->base_count; i < lifetimes->count; i++) {
+        changes[lifetimes->buffers[i].lower] += lifetimes->buffers[i].bytes;
+        changes[lifetimes->buffers[i].upper] -= lifetimes->buffers[i].bytes;
+    }
+    /* All buffers together fit in 64 bits, so no sum below overflows; the changes wrap. */
+    for (uint64_t i = 0; i < count; i++) {
+        now += changes[i];
+        changes[i] = now;
+        *peak_bytes = now > *peak_bytes ? now : *peak_bytes;
+    }
+    return GC_OK;
 }
 
 enum gc_status gc_lifetimes_find(struct gc_region *region, const struct gc_graph *graph,

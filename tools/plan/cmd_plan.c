@@ -201,6 +201,9 @@ const struct tool_command tool_command_plan = {
             "  --weights W, --inputs W, --outputs W\n"
             "                  keep: live throughout; use: from their creation or first read\n"
             "                  to their last use; leave: not planned (keep)\n"
-            "  --no-in-place   no operator overwrites its inputs\n",
+            "  --no-in-place   no operator overwrites its inputs\n"
+            "  --reorder       run the nodes in another valid order, with a lower peak\n"
+            "  --recompute B   run cheap nodes again instead of keeping their results; B:\n"
+            "                  the extra work, in operations and in bytes moved: 10%\n",
     .run = run,
 };

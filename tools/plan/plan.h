@@ -34,6 +34,8 @@ struct plan_request {
     const char *graph_option; /* one that is present; NULL: none */
     bool strict;
     bool no_in_place;
+    bool reorder;
+    uint64_t recompute_ppm; /* extra work in millionths; 0: no node is repeated */
     uint64_t batch;
     uint64_t seq_len; /* 0: default */
     enum plan_keep weights;
@@ -75,6 +77,7 @@ struct plan_subject {
     uint64_t total_bytes;          /* one after the other, without reuse */
     uint32_t coverage_thousandths; /* fraction of the memory users with a known size */
     const char *time_unit;         /* unit of lower and upper: "steps" */
+    uint64_t spent_ns;             /* of the deadline, before the placement */
     struct gc_notes notes;
     void *own; /* private to the source */
 };

@@ -2,7 +2,7 @@
 #include "core/io/text.h"
 #include "core/model/graph_plan.h"
 #include "core/planner/lifetimes.h"
-#include "tools/plan/plan.h"
+#include "tools/plan/plan_schedule.h"
 
 #include <string.h>
 
@@ -10,7 +10,10 @@
 #define DIMS_BYTES (GC_OPTION_LIST_BYTES * 2)
 
 struct plan_graph {
-    struct gc_graph *graph;
+    struct gc_graph *opened;
+    const struct gc_graph *graph; /* the opened one, or that of the schedule */
+    bool is_scheduled;
+    struct plan_schedule schedule;
     struct gc_lifetimes lifetimes;
     struct gc_lifetimes_rules rules;
 };
@@ -218,10 +221,23 @@ static int find_lifetimes(const struct plan_request *request, struct plan_subjec
     own->rules.keep[GC_LIFE_OUTPUT] = keeps[request->outputs];
     if (request->alignment > 0)
         own->rules.alignment = request->alignment;
+    own->is_scheduled = plan_schedule_is_wanted(request);
+    if (own->is_scheduled) {
+        const int found =
+            plan_schedule_find(request, subject, own->opened, &own->rules, &own->schedule);
+        if (found != TOOL_DONE)
+            return found;
+        own->graph = &own->schedule.made.graph;
+    }
     const enum gc_status status =
         gc_lifetimes_find(&subject->region, own->graph, &own->rules, &own->lifetimes);
     if (status != GC_OK)
         return tool_fail(request->command, "%s: %s", request->path, gc_status_text(status));
+    if (own->is_scheduled) {
+        const int checked = plan_schedule_check(request, subject, &own->schedule, &own->lifetimes);
+        if (checked != TOOL_DONE)
+            return checked;
+    }
     if (request->strict && own->lifetimes.unknown_count > 0)
         return fail_unknown(request, own);
     return TOOL_DONE;
@@ -238,13 +254,14 @@ static int read_graph(const struct plan_request *request, const struct tool_file
         return tool_fail(request->command, "%s: %s", request->path,
                          gc_status_text(GC_NO_HOST_MEMORY));
     subject->own = own;
-    if (gc_graph_open(request->path, NULL, &own->graph, &error) != GC_OK)
+    if (gc_graph_open(request->path, NULL, &own->opened, &error) != GC_OK)
         return tool_fail(request->command, "%s", error.text);
+    own->graph = own->opened;
     int status = check_dims(request, own->graph);
     if (status == TOOL_DONE && !gc_graph_name_dims(own->graph, request->dims, request->batch,
                                                    request->seq_len, dims, sizeof(dims)))
         status = tool_usage(request->command, "--dim: too many names");
-    if (status == TOOL_DONE && gc_graph_infer(own->graph, dims, &error) != GC_OK)
+    if (status == TOOL_DONE && gc_graph_infer(own->opened, dims, &error) != GC_OK)
         status = tool_fail(request->command, "%s", error.text);
     if (status == TOOL_DONE)
         status = find_lifetimes(request, subject, own);
@@ -263,7 +280,7 @@ static void close_graph(struct plan_subject *subject)
 {
     struct plan_graph *own = subject->own;
     if (own != NULL)
-        gc_graph_close(own->graph);
+        gc_graph_close(own->opened);
 }
 
 /* ---- output ---- */
@@ -298,6 +315,8 @@ static void write_text(struct gc_writer *out, const struct plan_subject *subject
     gc_writer_text(out, " views, ");
     gc_writer_uint(out, shares[GC_LIFE_IN_PLACE]);
     gc_writer_text(out, " in place\n");
+    if (own->is_scheduled)
+        plan_schedule_write_text(out, &own->schedule);
 }
 
 static void write_tensor(struct gc_json *json, const struct plan_graph *own,
@@ -334,6 +353,8 @@ static void write_json(struct gc_json *json, const struct plan_subject *subject,
     gc_json_write_uint(json, "known_tensors", lifetimes->known_count);
     gc_json_write_uint(json, "unknown_tensors", lifetimes->unknown_count);
     gc_json_write_uint(json, "folded_tensors", lifetimes->folded_count);
+    if (own->is_scheduled)
+        plan_schedule_write_json(json, &own->schedule);
     gc_json_open_array(json, "tensors", GC_JSON_LINES);
     for (uint32_t i = 0; i < lifetimes->tensor_count; i++)
         write_tensor(json, own, result, &lifetimes->tensors[i]);

@@ -10,6 +10,8 @@
 #define DEADLINE_DEFAULT_NS (10 * SECOND_NS)
 #define DEADLINE_MAX_S 86400
 #define ALIGNMENT_MAX GC_MIB(1024)
+#define BUDGET_MAX_PCT 1000
+#define PPM_PER_PCT UINT64_C(10000)
 #define COUNT_MAX UINT64_C(1000000000)
 
 struct texts {
@@ -24,6 +26,7 @@ struct texts {
     const char *weights;
     const char *inputs;
     const char *outputs;
+    const char *recompute;
     struct tool_list dims;
 };
 
@@ -111,6 +114,23 @@ static int parse_keep(const struct tool_command *command, const char *option, co
     return TOOL_DONE;
 }
 
+/* In millionths. */
+static int parse_budget(const struct tool_command *command, const char *text, uint64_t *ppm)
+{
+    struct gc_decimal percent;
+    const char *end;
+    if (text == NULL)
+        return TOOL_DONE;
+    if (!gc_text_decimal(text, &end, &percent) || strcmp(end, "%") != 0 ||
+        percent.whole > BUDGET_MAX_PCT)
+        return tool_refuse(command, "--recompute", text, "a percentage, 0.001% to 1000%");
+    *ppm = percent.whole * PPM_PER_PCT +
+           (uint64_t)((unsigned __int128)percent.fraction * PPM_PER_PCT / percent.scale);
+    if (*ppm < PPM_PER_PCT / 1000)
+        return tool_refuse(command, "--recompute", text, "a percentage, 0.001% to 1000%");
+    return TOOL_DONE;
+}
+
 static int parse_dims(const struct tool_list *list, struct plan_request *request)
 {
     const char *bad = tool_join_dims(list, request->dims, sizeof(request->dims));
@@ -133,6 +153,8 @@ static int parse_values(const struct texts *texts, struct plan_request *request)
         status = parse_keep(request->command, "--inputs", texts->inputs, &request->inputs);
     if (status == TOOL_DONE)
         status = parse_keep(request->command, "--outputs", texts->outputs, &request->outputs);
+    if (status == TOOL_DONE)
+        status = parse_budget(request->command, texts->recompute, &request->recompute_ppm);
     return status == TOOL_DONE ? parse_dims(&texts->dims, request) : status;
 }
 
@@ -147,6 +169,7 @@ static const char *find_graph_option(const struct texts *texts, const struct pla
         {"--seq-len", texts->seq_len != NULL},   {"--weights", texts->weights != NULL},
         {"--inputs", texts->inputs != NULL},     {"--outputs", texts->outputs != NULL},
         {"--no-in-place", request->no_in_place}, {"--strict", request->strict},
+        {"--reorder", request->reorder},         {"--recompute", texts->recompute != NULL},
     };
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
         if (options[i].is_given)
@@ -189,6 +212,8 @@ int plan_setup_parse(const struct tool_command *command, int argc, char **argv,
         {.name = "--outputs", .value = &texts.outputs},
         {.name = "--no-in-place", .flag = &request->no_in_place},
         {.name = "--strict", .flag = &request->strict},
+        {.name = "--reorder", .flag = &request->reorder},
+        {.name = "--recompute", .value = &texts.recompute},
     };
     const int status =
         tool_parse_file(request->command, options, sizeof(options) / sizeof(options[0]), argc, argv,

@@ -142,7 +142,8 @@ int plan_solve(const struct plan_request *request, struct plan_subject *subject,
 {
     struct gc_placement placement = {.offsets = NULL};
     struct progress progress = {.begin_ns = gc_clock_ns(),
-                                .deadline_ns = request->deadline_ns,
+                                .deadline_ns =
+                                    gc_sub_or_zero_u64(request->deadline_ns, subject->spent_ns),
                                 .base_bytes = subject->base_bytes,
                                 .is_shown = isatty(STDERR_FILENO) == 1};
     int status = solve_rest(request, subject, &progress, &placement);
@@ -152,7 +153,7 @@ int plan_solve(const struct plan_request *request, struct plan_subject *subject,
         .offsets = gc_region_alloc(&subject->region, (uint64_t)subject->count * sizeof(uint64_t)),
         .lower_bound_bytes = subject->base_bytes + placement.lower_bound_bytes,
         .nodes = placement.nodes,
-        .solve_ns = gc_clock_ns() - progress.begin_ns,
+        .solve_ns = gc_clock_ns() - progress.begin_ns + subject->spent_ns,
         .optimal = placement.optimal,
     };
     if (result->offsets == NULL)
