@@ -105,8 +105,7 @@ static enum gc_status check_read(const struct checker *checker, uint32_t node, u
     const struct gc_placement_buffer *buffer = &checker->lifetimes->buffers[tensor->buffer];
     if (step < buffer->lower || step >= buffer->upper)
         return fail(checker, node, "an input is read outside its buffer's lifetime");
-    /* Weights and inputs of the model are there from the start. */
-    if (checker->content[value] != 0 && checker->holds[tensor->buffer] != checker->content[value])
+    if (checker->holds[tensor->buffer] != checker->content[value])
         return fail(checker, node, "an input was overwritten before it is read");
     return GC_OK;
 }
@@ -121,6 +120,18 @@ static void write_value(struct checker *checker, uint32_t value, uint32_t conten
         return;
     checker->content[value] = content != 0 ? content : ++checker->content_count;
     checker->holds[tensor->buffer] = checker->content[value];
+}
+
+/* A value that is there before the run: all those of one buffer are the same bytes. */
+static void begin_value(struct checker *checker, uint32_t value)
+{
+    const struct gc_life_tensor *tensor = tensor_of(checker, value);
+    checker->is_there[value] = true;
+    if (tensor == NULL)
+        return;
+    if (checker->holds[tensor->buffer] == 0)
+        checker->holds[tensor->buffer] = ++checker->content_count;
+    checker->content[value] = checker->holds[tensor->buffer];
 }
 
 /* Writes the outputs. An output in an input's buffer is a view, or the operator may write there. */
@@ -215,7 +226,7 @@ static enum gc_status check_node(struct checker *checker, uint32_t node, uint32_
     if (checker->step_of[node] == NONE) { /* made at load, or known: no memory in the run */
         for (uint32_t i = 0; i < at->output_count; i++) {
             if (at->outputs[i] != GC_GRAPH_NONE)
-                checker->is_there[at->outputs[i]] = true;
+                begin_value(checker, at->outputs[i]);
         }
         return GC_OK;
     }
@@ -255,8 +266,7 @@ static enum gc_status check_scope(struct checker *checker, uint32_t scope)
         if (!checker->is_there[output] || checker->origin[output] != given->outputs[i])
             return fail(checker, GC_GRAPH_NONE, "an output of a graph is not made");
         const struct gc_life_tensor *tensor = tensor_of(checker, output);
-        if (tensor != NULL && checker->content[output] != 0 &&
-            checker->holds[tensor->buffer] != checker->content[output])
+        if (tensor != NULL && checker->holds[tensor->buffer] != checker->content[output])
             return fail(checker, GC_GRAPH_NONE, "an output of a graph was overwritten");
     }
     return GC_OK;
@@ -291,8 +301,8 @@ static bool begin(struct checker *checker)
     for (uint32_t i = 0; i < values; i++) {
         const struct gc_graph_value *value = &checker->made->values[i];
         checker->origin[i] = i;
-        checker->is_there[i] =
-            value->producer == GC_GRAPH_NONE && (value->is_initializer || value->scope == 0);
+        if (value->producer == GC_GRAPH_NONE && (value->is_initializer || value->scope == 0))
+            begin_value(checker, i);
     }
     return true;
 }

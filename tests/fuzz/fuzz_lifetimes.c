@@ -2,6 +2,7 @@
  * in one buffer but by the rules, and a placement that holds. */
 #include "core/model/graph_plan.h"
 #include "core/planner/lifetimes.h"
+#include "core/schedule/schedule.h"
 #include "tests/fuzz/model_input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -56,6 +57,27 @@ static void plan_graph(const struct gc_graph *graph, const struct gc_lifetimes_r
     gc_region_fini(&region);
 }
 
+/* Another schedule computes the same, and needs no more. */
+static void schedule_graph(const struct gc_graph *graph, const struct gc_lifetimes_rules *rules)
+{
+    static struct gc_region region;
+    const struct gc_schedule_options options = {
+        .reorder = true, .recompute = true, .budget_ppm = 300000, .set_max = 300};
+    struct gc_schedule schedule;
+    struct gc_lifetimes lifetimes;
+    struct gc_schedule_fault fault;
+    gc_region_init(&region, 256U << 20);
+    const enum gc_status status = gc_schedule_make(&region, graph, rules, &options, &schedule);
+    must(status == GC_OK || status == GC_OVERFLOW);
+    if (status == GC_OK) {
+        must(schedule.after_bytes <= schedule.ordered_bytes);
+        must(schedule.ordered_bytes <= schedule.before_bytes);
+        must(gc_lifetimes_find(&region, &schedule.graph, rules, &lifetimes) == GC_OK);
+        must(gc_schedule_check(&region, graph, &schedule, &lifetimes, &fault) == GC_OK);
+    }
+    gc_region_fini(&region);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     const struct gc_model_limits limits = {
@@ -72,12 +94,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (gc_graph_infer(graph, "batch=2,N=3", &error) == GC_OK) {
         gc_lifetimes_rules_init(&rules);
         plan_graph(graph, &rules);
+        schedule_graph(graph, &rules);
         rules.alignment = 1;
         rules.no_in_place = true;
         rules.keep[GC_LIFE_WEIGHT] = GC_LIFE_USE;
         rules.keep[GC_LIFE_INPUT] = GC_LIFE_USE;
         rules.keep[GC_LIFE_OUTPUT] = GC_LIFE_USE;
         plan_graph(graph, &rules);
+        schedule_graph(graph, &rules);
         const enum gc_status status = gc_graph_need_find(graph, &need);
         must(status == GC_OK || status == GC_OVERFLOW);
     }
