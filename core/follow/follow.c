@@ -349,12 +349,9 @@ static bool alloc_locked(struct lookup *lookup)
     return block != NULL;
 }
 
-/* Only with mapped memory: a driver allocation is held in any case, so any place costs the same. */
 static bool uses_lifetime_locked(const struct lookup *lookup)
 {
-    const struct gc_pool *pool = &lookup->context->pool;
-    return pool->content.planned != NULL && pool->content.planned->arena != NULL &&
-           lookup->follow->has_deviated;
+    return lookup->context->pool.content.planned != NULL && lookup->follow->has_deviated;
 }
 
 static void match_entry_locked(struct lookup *lookup, bool is_idle)

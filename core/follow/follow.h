@@ -13,9 +13,9 @@
  *
  * A request that deviates from the plan gets a free block between the places if that needs less new
  * memory than the pool would (unplanned.h). If more than a few requests deviate, the places stop
- * fitting: places of missing requests stay empty in pages that other blocks use. With mapped memory
- * the plan then supplies only lifetimes, until the iteration ends: long-lived blocks are packed
- * behind the places, short-lived ones go between them.
+ * fitting: places of missing requests stay empty in memory that other blocks use. The plan then
+ * supplies only lifetimes, until the iteration ends: long-lived blocks lie together, apart from
+ * short-lived ones.
  *
  * One context replays the plan (the owner): the first one of the plan's device that allocates, and
  * after its teardown the next one. Its threads have no thread caches, so that the replay sees every

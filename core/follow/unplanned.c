@@ -219,6 +219,30 @@ static struct gc_block *first_free_block(const struct gc_bins *bins, uint64_t ad
                : gc_bins_next(bins, &key);
 }
 
+/* In a driver allocation any place costs the same, and none is behind the places: short-lived
+ * blocks go to its lowest free addresses, long-lived ones to its highest. The last free block is
+ * always compared. */
+static bool find_in_segment(const struct gc_pool *pool, uint64_t bytes, bool is_long,
+                            struct gc_place *place)
+{
+    const struct gc_segment *segment = pool->content.planned;
+    const struct gc_bins *bins = &pool->content.bins[GC_CLASS_PLANNED][GC_FREE_PLAIN];
+    struct gc_block *last = gc_bins_at(bins, segment->address + segment->bytes - 1);
+    struct gc_block *found =
+        is_long && last != NULL && last->bytes >= bytes ? last : gc_bins_first_fit(bins, 0, bytes);
+    for (unsigned n = 0; is_long && found != last && n < GC_UNPLANNED_CANDIDATES; n++) {
+        struct gc_block *next = found != NULL ? gc_bins_next_fit(bins, found, bytes) : NULL;
+        if (next == NULL)
+            break;
+        found = next;
+    }
+    if (found == NULL)
+        return false;
+    *place =
+        (struct gc_place){found, is_long ? found->address + found->bytes - bytes : found->address};
+    return true;
+}
+
 /* The last free block of the span is always compared, even after GC_UNPLANNED_CANDIDATES others. */
 bool gc_unplanned_find_by_lifetime_locked(const struct gc_pool *pool, const struct gc_plan *plan,
                                           uint64_t bytes, bool is_long, struct gc_place *place)
@@ -230,6 +254,8 @@ bool gc_unplanned_find_by_lifetime_locked(const struct gc_pool *pool, const stru
             ? (struct span){border, pool->content.planned->address + pool->content.planned->bytes}
             : (struct span){pool->content.planned->address, border};
     struct lifetime_choice choice = {.place = {NULL, 0}};
+    if (pool->content.planned->arena == NULL)
+        return find_in_segment(pool, bytes, is_long, place);
     struct gc_block *free_block = first_free_block(bins, span.start);
     for (unsigned n = 0;
          free_block != NULL && free_block->address < span.end && n < GC_UNPLANNED_CANDIDATES; n++) {

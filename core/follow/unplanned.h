@@ -10,8 +10,9 @@
  * serves the request if it costs less. At equal cost the pool also serves small blocks, and large
  * ones if only its place is mapped already.
  *
- * By lifetime, with mapped memory: long-lived blocks (alive at the plan's fullest time point) are
- * packed behind the places without gaps; short-lived ones go between the places. */
+ * By lifetime: long-lived blocks are those alive at the plan's fullest time point. With mapped
+ * memory they are packed behind the places without gaps, and short-lived ones go between the
+ * places. In a driver allocation the two fill it from its ends. */
 #ifndef GC_UNPLANNED_H
 #define GC_UNPLANNED_H
 
@@ -24,7 +25,7 @@
  * none, or the pool's is better. Call with a planned segment and its plan's match. */
 bool gc_unplanned_find_locked(struct gc_pool *pool, const struct gc_match *match, uint64_t bytes,
                               struct gc_place *place);
-/* The same by lifetime. Call with an arena as the planned segment. False: none fits. */
+/* The same by lifetime. False: none fits. */
 bool gc_unplanned_find_by_lifetime_locked(const struct gc_pool *pool, const struct gc_plan *plan,
                                           uint64_t bytes, bool is_long, struct gc_place *place);
 
