@@ -156,6 +156,31 @@ ok "a trace that is not whole is planned" sh -c '"$0" plan spoilt.trace --json >
 is "what is missing of it is reported" "$(json spoilt.json 'r["warnings"]')" \
     '["4 events of other devices are left out: the plan is device 0'"'"'s", "the trace is incomplete: later events are not in the plan"]'
 
+# ---- lengths that vary: a run's second half by the plan of its first ----
+halves=$SHARED/data/traces/llama1b_train_varying.csv.xz
+if [ -e "$halves" ]; then
+    python3 - "$halves" << 'END'
+import csv, lzma, sys
+head, *rows = csv.reader(lzma.open(sys.argv[1], "rt", newline=""))
+middle, live = len(rows) // 2, {}
+for row in rows[:middle]:
+    if row[0] == "a":
+        live[row[1]] = row
+    else:
+        live.pop(row[1], None)
+csv.writer(open("first.csv", "w", newline="")).writerows([head, *rows[:middle]])
+csv.writer(open("second.csv", "w", newline="")).writerows([head, *live.values(), *rows[middle:]])
+END
+    ok "varying lengths: the first half is planned" "$TOOL" plan first.csv --output first.plan --deadline 3
+    for limit in vmm:1.015 driver:1.08; do
+        ok "varying lengths, ${limit%:*}: the second half is replayed by it" \
+            sh -c '"$0" replay second.csv --plan first.plan --backend "$1" --passes 2 --json > replay.json' "$TOOL" "${limit%:*}"
+        is "varying lengths, ${limit%:*}: at most ${limit#*:} of the live peak" "$(json replay.json "r['ratio'] <= ${limit#*:}")" true
+    done
+else
+    skip "varying lengths" "../shared/data is not there"
+fi
+
 # ---- recorded runs ----
 if [ ! -d "$SHARED/data/traces" ]; then
     skip "recorded training runs" "../shared/data is not there"
