@@ -69,6 +69,17 @@ $(PAGE): $(PAGE_SRC) scripts/rules.mk
 		{ $(call page_array,page_tail); }; } > $@.new
 	$(Q)mv $@.new $@
 
+# ---- the table of architectures ----
+
+# The generated table and the one by hand, as one array of bytes for core/arch/architecture.c.
+ARCHITECTURES := $(OUT)/gen/architectures.h
+GENERATED += $(ARCHITECTURES)
+$(ARCHITECTURES): core/arch/architectures_more.txt core/arch/architectures.txt scripts/rules.mk
+	$(call say,GEN)
+	$(Q)mkdir -p $(@D)
+	$(Q)cat $(filter %.txt,$^) | { $(call page_array,architectures_table); } > $@.new
+	$(Q)mv $@.new $@
+
 # ---- the key of the build ----
 
 # A hash of core's sources: the library refuses a module that other sources made (core/report/model_module.h). Written
@@ -77,7 +88,7 @@ SOURCES_HASH := $(OUT)/gen/sources_hash.h
 GENERATED += $(SOURCES_HASH)
 $(SOURCES_HASH): force
 	$(Q)mkdir -p $(@D)
-	$(Q)sha256sum $(sort $(wildcard core/*.[ch] core/*/*.[ch] core/*/*.def core/*/page/*)) > $@.sums
+	$(Q)sha256sum $(sort $(wildcard core/*.[ch] core/*/*.[ch] core/*/*.def core/*/*.txt core/*/page/*)) > $@.sums
 	$(Q)sha256sum < $@.sums | sed -E 's/^(.{24}).*/#define GC_SOURCES_HASH "\1"/' > $@.new
 	$(Q)if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 

@@ -1,6 +1,8 @@
 /* The estimate: types, tokens, each device, overhead, unknown parts. */
 #include "core/estimator/estimate.h"
 #include "core/arch/arch.h"
+#include "core/arch/architecture.h"
+#include "core/base/bits.h"
 #include "core/base/host_mem.h"
 #include "core/estimator/checked.h"
 #include "core/estimator/estimator.h"
@@ -76,6 +78,90 @@ static void open_network(struct gc_estimator *estimator)
         gc_notes_add(&estimator->notes, "the graph cannot be read: ", error.text, NULL);
 }
 
+/* ---- weights without files ---- */
+
+/* Sets the weights' bytes to those that an index states: its files hold whatever the configuration
+ * does not tell, other types for one. Shares stay in proportion. */
+static void take_indexed(struct gc_weights *weights, uint64_t bytes)
+{
+    const double factor = weights->bytes > 0 ? (double)bytes / (double)weights->bytes : 0;
+    uint64_t sum = 0;
+    weights->expert_bytes = 0;
+    for (uint32_t i = 0; i < weights->layer_count + 2; i++) {
+        struct gc_weight_share *share = i == 0   ? &weights->first
+                                        : i == 1 ? &weights->last
+                                                 : &weights->layers[i - 2];
+        share->dense_bytes = (uint64_t)((double)share->dense_bytes * factor);
+        share->replicated_bytes = (uint64_t)((double)share->replicated_bytes * factor);
+        share->expert_bytes = (uint64_t)((double)share->expert_bytes * factor);
+        sum += share->dense_bytes + share->replicated_bytes + share->expert_bytes;
+        weights->expert_bytes += share->expert_bytes;
+    }
+    weights->first.dense_bytes += gc_sub_or_zero_u64(bytes, sum); /* rounding, or all */
+    weights->bytes = bytes;
+}
+
+/* Holds an index without its files against the configuration's tensors. */
+static void hold_against_index(struct gc_estimator *estimator, const struct gc_model *model,
+                               const struct gc_architecture *architecture)
+{
+    char stated[GC_NOTE_NUMBER_BYTES];
+    char computed[GC_NOTE_NUMBER_BYTES];
+    const uint64_t bytes = model->indexed_bytes;
+    if (bytes == 0)
+        return;
+    if (architecture == NULL)
+        estimator->weights.tensors = model->indexed_tensors;
+    else if (architecture->model.totals.weight_bytes == bytes)
+        return;
+    else
+        gc_notes_add(&estimator->notes, "the index states ", gc_note_number(bytes, stated),
+                     " bytes of weights, the configuration describes ",
+                     gc_note_number(architecture->model.totals.weight_bytes, computed),
+                     ": the index is taken", NULL);
+    estimator->has_no_weights = false;
+    estimator->has_some_weights = false;
+    if (estimator->weight_dtype == GC_DTYPE_NONE)
+        take_indexed(&estimator->weights, bytes);
+    else if (architecture == NULL)
+        estimator->has_no_weights = true; /* the number of elements is unknown */
+}
+
+/* The tensors that the configuration describes, where the files have none. */
+static enum gc_status open_architecture(struct gc_estimator *estimator,
+                                        const struct gc_model *model,
+                                        struct gc_architecture **architecture)
+{
+    *architecture = NULL;
+    if (!model->has_config || model->tensor_count > 0 || estimator->is_gguf ||
+        estimator->graph != NULL)
+        return GC_OK;
+    const enum gc_status status = gc_architecture_open(model, &estimator->notes, architecture);
+    if (status == GC_OK) {
+        estimator->has_some_weights = !(*architecture)->is_exact;
+        gc_notes_add(&estimator->notes, "weights are computed from the configuration", NULL);
+    }
+    return status == GC_NOT_SUPPORTED ? GC_OK : status;
+}
+
+static enum gc_status count_weights(struct gc_estimator *estimator, const struct gc_model *model)
+{
+    struct gc_architecture *architecture;
+    enum gc_status status = open_architecture(estimator, model, &architecture);
+    if (status != GC_OK)
+        return status;
+    const struct gc_model *counted = architecture != NULL ? &architecture->model : model;
+    estimator->has_no_weights = counted->tensor_count == 0;
+    estimator->main_dtype = gc_weights_main_dtype(counted);
+    status = gc_weights_count(counted, estimator->weight_dtype, &estimator->weights);
+    if (status == GC_OK)
+        hold_against_index(estimator, model, architecture);
+    if (status == GC_OK && model->tensor_count > 0 && estimator->has_layers)
+        gc_architecture_compare(model, &estimator->notes);
+    gc_architecture_close(architecture);
+    return status;
+}
+
 enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dtype,
                                  struct gc_estimator **estimator)
 {
@@ -88,10 +174,8 @@ enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dty
     made->graph = model->format == GC_MODEL_ONNX ? model : NULL;
     made->is_gguf = model->format == GC_MODEL_GGUF;
     made->has_layers = model->has_config && made->graph == NULL;
-    made->has_no_weights = model->tensor_count == 0;
     made->weight_dtype = dtype;
-    made->main_dtype = gc_weights_main_dtype(model);
-    const enum gc_status status = gc_weights_count(model, dtype, &made->weights);
+    const enum gc_status status = count_weights(made, model);
     if (status != GC_OK) {
         gc_estimator_close(made);
         return status;
@@ -397,6 +481,8 @@ enum gc_status gc_estimator_run(const struct gc_estimator *estimator,
         estimate->unknown_parts |= BIT(GC_ESTIMATE_weight);
         gc_notes_add(&estimate->notes, "there are no tensors: weights are not counted", NULL);
     }
+    if (estimator->has_some_weights)
+        estimate->unknown_parts |= BIT(GC_ESTIMATE_weight);
     if (estimator->has_layers)
         add_unknown(estimator, estimate);
     else if (estimator->graph == NULL)

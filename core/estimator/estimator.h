@@ -13,7 +13,8 @@ struct gc_estimator {
     struct gc_graph *network;     /* its graph of nodes; NULL if it could not be read */
     bool has_layers;              /* the model has a configuration */
     bool is_gguf;
-    bool has_no_weights;        /* the file has no tensors */
+    bool has_no_weights;        /* no tensors, and none follow from the configuration */
+    bool has_some_weights;      /* weights are a lower bound */
     enum gc_dtype main_dtype;   /* of the weights; GC_DTYPE_NONE */
     enum gc_dtype weight_dtype; /* requested by the caller; GC_DTYPE_NONE */
     struct gc_notes notes;

@@ -113,7 +113,8 @@ static enum gc_status list(struct gc_reader *reader, const struct gc_folder *fol
 static enum gc_status find_none(struct gc_reader *reader, const struct gc_folder *folder,
                                 const struct listing *listing)
 {
-    static const char accepted[] = "safetensors, GGUF and ONNX files are accepted";
+    static const char accepted[] =
+        "safetensors, GGUF and ONNX files are accepted, or a config.json";
     if (listing->has_pipeline)
         return gc_reader_fail(reader, GC_FORMAT, folder->path,
                               "a diffusion pipeline: name the folder of one of its models");
@@ -156,6 +157,13 @@ enum gc_status gc_hf_find(struct gc_reader *reader, const struct gc_folder *fold
         *name = listing.onnx;
         *kind = GC_HF_ONNX;
         count = listing.onnx_count;
+    } else if (gc_source_folder_has(folder, config_name) && !listing.has_pipeline) {
+        *name = config_name;
+        *kind = GC_HF_CONFIGURATION;
+        if (listing.has_pickle)
+            gc_reader_warn(reader, folder->path,
+                           "its weights are PyTorch pickles, which are not read: they are computed "
+                           "from config.json");
     } else {
         return find_none(reader, folder, &listing);
     }
@@ -166,7 +174,7 @@ enum gc_status gc_hf_find(struct gc_reader *reader, const struct gc_folder *fold
     return GC_OK;
 }
 
-static enum gc_status read_config(struct gc_source *source)
+enum gc_status gc_hf_read_config_file(struct gc_source *source)
 {
     struct gc_json_reader json;
     struct gc_json_token token;
@@ -186,7 +194,7 @@ enum gc_status gc_hf_read_config(struct gc_reader *reader, const struct gc_folde
     enum gc_status status =
         gc_source_open_in(reader, folder, config_name, folder->path, config_name, &source);
     if (status == GC_OK)
-        status = read_config(&source);
+        status = gc_hf_read_config_file(&source);
     gc_source_close(&source);
     reader->model->has_config = status == GC_OK;
     if (status != GC_FORMAT || required)

@@ -5,10 +5,10 @@
 #include "core/reader/source.h"
 
 /* The file of a folder that has the weights, and its kind. */
-enum gc_hf_kind { GC_HF_INDEX, GC_HF_SAFETENSORS, GC_HF_GGUF, GC_HF_ONNX };
+enum gc_hf_kind { GC_HF_INDEX, GC_HF_SAFETENSORS, GC_HF_GGUF, GC_HF_ONNX, GC_HF_CONFIGURATION };
 
-/* Selects the file to read: safetensors first, an index before a single file. GC_FORMAT if there is
- * no supported file, or several candidates. `name` is in the region. */
+/* Selects the file to read: safetensors first, an index before a single file, a configuration last.
+ * GC_FORMAT if there is no supported file, or several candidates. `name` is in the region. */
 enum gc_status gc_hf_find(struct gc_reader *reader, const struct gc_folder *folder,
                           const char **name, enum gc_hf_kind *kind) GC_CHECKED;
 
@@ -16,6 +16,9 @@ enum gc_status gc_hf_find(struct gc_reader *reader, const struct gc_folder *fold
  * file is GC_OK. */
 enum gc_status gc_hf_read_config(struct gc_reader *reader, const struct gc_folder *folder,
                                  bool required) GC_CHECKED;
+
+/* Reads a configuration's keys from an open file. */
+enum gc_status gc_hf_read_config_file(struct gc_source *source) GC_CHECKED;
 
 /* With "tie_word_embeddings" a stored output layer repeats the embedding: makes it an alias and
  * adds a warning. */

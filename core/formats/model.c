@@ -36,19 +36,31 @@ static enum gc_status read_safetensors(struct gc_source *source, const struct gc
     return status;
 }
 
+static enum gc_status read_configuration(struct gc_source *source)
+{
+    struct gc_model *model = source->reader->model;
+    model->format = GC_MODEL_CONFIGURATION;
+    enum gc_status status =
+        gc_reader_add_file(source->reader, source->path, source->bytes, &source->file);
+    if (status == GC_OK)
+        status = gc_hf_read_config_file(source);
+    model->has_config = status == GC_OK;
+    return status;
+}
+
 static enum gc_status read_source(struct gc_source *source, const struct gc_folder *folder,
                                   const char *name, bool whole_folder)
 {
     struct gc_model *model = source->reader->model;
     enum gc_file_kind kind = GC_FILE_UNKNOWN;
-    bool index = false;
+    enum gc_json_kind json = GC_JSON_KIND_DESCRIPTION;
     enum gc_status status = gc_detect_format(source, name, &kind);
     if (status == GC_OK && kind == GC_FILE_JSON)
-        status = gc_detect_is_index(source, &index);
+        status = gc_detect_json(source, &json);
     if (status != GC_OK)
         return status;
-    if (kind == GC_FILE_SAFETENSORS || index)
-        return read_safetensors(source, folder, index, whole_folder);
+    if (kind == GC_FILE_SAFETENSORS || json == GC_JSON_KIND_INDEX)
+        return read_safetensors(source, folder, json == GC_JSON_KIND_INDEX, whole_folder);
     if (kind == GC_FILE_GGUF) {
         model->format = GC_MODEL_GGUF;
         return gc_gguf_read(source, folder, name);
@@ -57,10 +69,8 @@ static enum gc_status read_source(struct gc_source *source, const struct gc_fold
         model->format = GC_MODEL_ONNX;
         return gc_onnx_read(source, folder);
     }
-    if (strcmp(name, "config.json") == 0)
-        return gc_reader_fail(
-            source->reader, GC_FORMAT, source->path,
-            "a model's configuration; name its folder, which has the weights too");
+    if (json == GC_JSON_KIND_CONFIGURATION)
+        return read_configuration(source);
     model->format = GC_MODEL_PLAIN;
     return gc_description_read(source);
 }
@@ -134,7 +144,8 @@ static enum gc_status add_up(struct gc_reader *reader, struct gc_model_totals *t
 static enum gc_status check_content(struct gc_reader *reader)
 {
     const struct gc_model *model = reader->model;
-    if (reader->tensor_count > 0 || model->has_config || model->format == GC_MODEL_ONNX)
+    if (reader->tensor_count > 0 || model->has_config || model->indexed_tensors > 0 ||
+        model->format == GC_MODEL_ONNX)
         return GC_OK;
     return gc_reader_fail(reader, GC_FORMAT, model->path,
                           "no tensors and no configuration: nothing is known of a model");

@@ -20,6 +20,7 @@ struct header {
     uint32_t shard;
     uint64_t foreign; /* tensors missing from the index */
     const char *foreign_name;
+    bool is_alone; /* the file ends behind its header */
 };
 
 /* One tensor's description while it is read. */
@@ -145,7 +146,9 @@ static enum gc_status check_entry(struct header *header, struct entry *entry)
             "need %llu",
             GC_READER_SHOWN(tensor->name, strlen(tensor->name)),
             (unsigned long long)tensor->stored_bytes, (unsigned long long)tensor->bytes);
-    if (entry->end > header->data_bytes)
+    if (header->data_bytes == 0 && entry->end > 0) {
+        header->is_alone = true;
+    } else if (entry->end > header->data_bytes)
         return gc_reader_fail(
             reader, GC_FORMAT, path,
             "tensor \"%s\": its data_offsets end at %llu, the data has %llu bytes: "
@@ -331,6 +334,9 @@ enum gc_status gc_safetensors_read(struct gc_source *source, uint32_t shard)
                        "%llu tensors that the index does not name, \"%s\" among them; counted",
                        (unsigned long long)header.foreign,
                        GC_READER_SHOWN(header.foreign_name, strlen(header.foreign_name)));
+    if (header.is_alone)
+        gc_reader_warn(reader, source->path,
+                       "the file is its header alone: the tensors' bytes are not there");
     if (reader->tensor_count == first && header.data_bytes > 0)
         return gc_reader_fail(
             reader, GC_FORMAT, source->path, "byte %llu: %llu bytes of data and no tensor",
@@ -483,6 +489,30 @@ static enum gc_status read_top_member(struct index *index, const struct gc_json_
     return status != GC_OK ? status : gc_json_reader_skip(&index->json, &token);
 }
 
+/* An index whose files are all still elsewhere is a model by itself. */
+static bool has_a_shard(const struct index *index, const struct gc_folder *folder)
+{
+    for (uint32_t i = 0; i < index->shard_count; i++) {
+        if (gc_source_folder_has(folder, index->shard_names[i]))
+            return true;
+    }
+    return false;
+}
+
+static enum gc_status take_index_alone(struct index *index)
+{
+    struct gc_model *model = index->reader->model;
+    if (!index->has_total || index->total_bytes == 0)
+        return gc_reader_fail(index->reader, GC_FORMAT, index->path,
+                              "none of its files is there, and its metadata has no total_size");
+    model->indexed_bytes = index->total_bytes;
+    model->indexed_tensors = index->reader->tensor_names.used;
+    gc_strmap_init(&index->reader->tensor_names); /* none is a tensor */
+    gc_reader_warn(index->reader, index->path,
+                   "none of its files is there: the bytes of the weights are its total_size");
+    return GC_OK;
+}
+
 static enum gc_status read_shards(struct index *index, const struct gc_folder *folder)
 {
     for (uint32_t i = 0; i < index->shard_count; i++) {
@@ -541,6 +571,8 @@ enum gc_status gc_safetensors_read_index(struct gc_source *source, const struct 
     if (status == GC_OK && !index.has_map)
         status = gc_reader_fail(source->reader, GC_FORMAT, source->path,
                                 "no weight_map: an index of safetensors shards has one");
+    if (status == GC_OK && index.shard_count > 0 && !has_a_shard(&index, folder))
+        return take_index_alone(&index);
     if (status == GC_OK)
         status = gc_reader_expect_tensors(source->reader, source->path,
                                           source->reader->tensor_names.used);

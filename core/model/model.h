@@ -18,7 +18,8 @@ enum gc_model_format {
     GC_MODEL_SAFETENSORS,
     GC_MODEL_GGUF,
     GC_MODEL_ONNX,
-    GC_MODEL_PLAIN, /* a JSON description */
+    GC_MODEL_PLAIN,         /* a JSON description */
+    GC_MODEL_CONFIGURATION, /* a config.json without weights */
     GC_MODEL_FORMAT_COUNT
 };
 
@@ -112,6 +113,8 @@ struct gc_model {
     const char *const *warnings; /* a line each */
     uint32_t warning_count;
     struct gc_model_totals totals;
+    uint64_t indexed_bytes;             /* of an index without its files: its total_size; else 0 */
+    uint32_t indexed_tensors;           /* the tensors that it names */
     uint64_t header_bytes;              /* read in all */
     uint64_t memory_bytes;              /* the model's own */
     const struct gc_strmap *meta_names; /* NULL: keys are searched one by one */
@@ -132,13 +135,14 @@ struct gc_model_error {
     char text[GC_MODEL_ERROR_BYTES];
 };
 
-/* Reads the headers of a file (safetensors, its index, GGUF, ONNX, a JSON description) or of a
- * Hugging Face folder. The content decides the format, or, without a signature, the file's name.
- * Shards and external data must lie within the model's folder or, for a link of the Hugging Face
- * cache, in its blobs. Blocks on the file system only; never maps a file; allocates from the kernel
- * only; keeps errno. Thread-safe. GC_IO: a file could not be read; GC_FORMAT: its content is
- * invalid; GC_NO_HOST_MEMORY; GC_OUT_OF_RANGE: the model needs more than `limits`. After a failure
- * *model is NULL and *error has the reason. */
+/* Reads the headers of a file (safetensors, its index, GGUF, ONNX, a JSON description), a
+ * config.json, or a Hugging Face folder. An index without any of its files, a configuration without
+ * weights and a safetensors file of its header alone are models, too. The content decides the
+ * format, or, without a signature, the file's name. Shards and external data must lie within the
+ * model's folder or, for a link of the Hugging Face cache, in its blobs. Blocks on the file system
+ * only; never maps a file; allocates from the kernel only; keeps errno. Thread-safe. GC_IO: a file
+ * could not be read; GC_FORMAT: its content is invalid; GC_NO_HOST_MEMORY; GC_OUT_OF_RANGE: the
+ * model needs more than `limits`. After a failure *model is NULL and *error has the reason. */
 enum gc_status gc_model_open(const char *path, const struct gc_model_limits *limits,
                              struct gc_model **model, struct gc_model_error *error) GC_CHECKED;
 void gc_model_close(struct gc_model *model); /* NULL: nothing */

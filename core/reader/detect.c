@@ -78,7 +78,8 @@ static enum gc_file_kind kind_by_name(const char *name, const unsigned char *vie
 
 enum gc_status gc_detect_format(struct gc_source *source, const char *name, enum gc_file_kind *kind)
 {
-    static const char accepted[] = "safetensors, GGUF, ONNX and a JSON description are accepted";
+    static const char accepted[] =
+        "safetensors, GGUF, ONNX, a config.json and a JSON description are accepted";
     const unsigned char *view;
     size_t count;
     const enum gc_status status = gc_source_more(source, 0, &view, &count);
@@ -100,12 +101,22 @@ enum gc_status gc_detect_format(struct gc_source *source, const char *name, enum
                           accepted);
 }
 
-enum gc_status gc_detect_is_index(struct gc_source *source, bool *index)
+static enum gc_json_kind kind_of_key(const struct gc_json_token *key)
+{
+    if (gc_json_token_is(key, "weight_map"))
+        return GC_JSON_KIND_INDEX;
+    if (gc_json_token_is(key, "model_type") || gc_json_token_is(key, "architectures"))
+        return GC_JSON_KIND_CONFIGURATION;
+    return GC_JSON_KIND_DESCRIPTION;
+}
+
+enum gc_status gc_detect_json(struct gc_source *source, enum gc_json_kind *kind)
 {
     struct gc_json_reader json;
     struct gc_json_token token;
     gc_json_reader_init(&json, source, 0, source->bytes);
-    *index = false;
+    json.takes_python = true;
+    *kind = GC_JSON_KIND_DESCRIPTION;
     enum gc_status status = gc_json_reader_next(&json, &token);
     if (status != GC_OK || token.event != GC_JSON_BEGIN_OBJECT)
         return status;
@@ -113,8 +124,8 @@ enum gc_status gc_detect_is_index(struct gc_source *source, bool *index)
         status = gc_json_reader_next(&json, &token);
         if (status != GC_OK || token.event == GC_JSON_END_OBJECT)
             return status;
-        *index = gc_json_token_is(&token, "weight_map");
-        if (*index || gc_json_token_is(&token, "tensors"))
+        *kind = kind_of_key(&token);
+        if (*kind != GC_JSON_KIND_DESCRIPTION || gc_json_token_is(&token, "tensors"))
             return GC_OK;
         status = gc_json_reader_next(&json, &token);
         if (status == GC_OK)

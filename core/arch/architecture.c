@@ -1,0 +1,446 @@
+/* The table of architectures: sections, their lines, the values of a configuration. */
+#include "core/arch/architecture.h"
+
+#include "core/io/text.h"
+
+#include "architectures.h" /* architectures_table, closed by NUL: scripts/rules.mk */
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DEPTH_MAX 24
+
+static const char *table_text(void)
+{
+    return (const char *)architectures_table;
+}
+
+/* ---- lines ---- */
+
+static const char *line_end(const char *at)
+{
+    const char *end = strchr(at, '\n');
+    return end != NULL ? end : at + strlen(at);
+}
+
+static const char *next_line(const char *at)
+{
+    const char *end = line_end(at);
+    return *end != '\0' ? end + 1 : end;
+}
+
+/* The next line of the table that begins with `mark`, or its end. */
+static const char *next_mark(const char *at, char mark)
+{
+    while (*at != '\0' && *at != mark)
+        at = next_line(at);
+    return at;
+}
+
+static const char *section_end(const char *at)
+{
+    while (*at != '\0' && *at != '@' && *at != '*')
+        at = next_line(at);
+    return at;
+}
+
+/* The shared block of a line "%NUMBER". */
+static bool enter_block(struct gc_architecture_lines *lines, const char *number, size_t length)
+{
+    for (const char *at = next_mark(table_text(), '*'); *at != '\0';
+         at = next_mark(next_line(at), '*')) {
+        const char *end = line_end(at);
+        if ((size_t)(end - at - 1) != length || memcmp(at + 1, number, length) != 0)
+            continue;
+        lines->back_at = lines->at;
+        lines->back_end = lines->end;
+        lines->at = next_line(at);
+        lines->end = section_end(lines->at);
+        return true;
+    }
+    return false;
+}
+
+bool gc_architecture_next(struct gc_architecture_lines *lines, struct gc_architecture_line *line)
+{
+    for (;;) {
+        if (lines->at >= lines->end && lines->back_at != NULL) {
+            lines->at = lines->back_at;
+            lines->end = lines->back_end;
+            lines->back_at = NULL;
+        }
+        if (lines->at >= lines->end)
+            return false;
+        const char *end = line_end(lines->at);
+        line->text = lines->at;
+        line->length = (size_t)(end - lines->at);
+        lines->at = next_line(lines->at);
+        if (line->length == 0 || line->text[0] == '#')
+            continue;
+        if (line->text[0] != '%' || lines->back_at != NULL)
+            return true;
+        (void)enter_block(lines, line->text + 1, line->length - 1);
+    }
+}
+
+/* The n-th blank-separated part of a line. */
+static bool part_of(const struct gc_architecture_line *line, unsigned number, const char **text,
+                    size_t *length)
+{
+    const char *at = line->text;
+    const char *end = line->text + line->length;
+    for (;;) {
+        const char *blank = memchr(at, ' ', (size_t)(end - at));
+        const char *stop = blank != NULL ? blank : end;
+        if (number-- == 0) {
+            *text = at;
+            *length = (size_t)(stop - at);
+            return true;
+        }
+        if (blank == NULL)
+            return false;
+        at = blank + 1;
+    }
+}
+
+static bool is_text(const char *text, size_t length, const char *other, size_t other_length)
+{
+    return length == other_length && memcmp(text, other, length) == 0;
+}
+
+/* ---- sections ---- */
+
+/* Ranks of a section's head "@CLASS TYPE KIND" for a configuration; 0: another's. */
+enum { RANK_BASE = 1, RANK_TYPE, RANK_CLASS, RANK_BOTH };
+
+static unsigned rank_of(const struct gc_architecture_line *head, const char *class,
+                        const char *type)
+{
+    const char *parts[3];
+    size_t lengths[3];
+    for (unsigned i = 0; i < 3; i++) {
+        if (!part_of(head, i, &parts[i], &lengths[i]))
+            return 0;
+    }
+    const bool same_class =
+        class != NULL && is_text(parts[0] + 1, lengths[0] - 1, class, strlen(class));
+    const bool same_type = type != NULL && is_text(parts[1], lengths[1], type, strlen(type));
+    const bool is_base = is_text(parts[2], lengths[2], "base", 4);
+    if (same_class)
+        return same_type ? RANK_BOTH : RANK_CLASS;
+    if (!same_type)
+        return 0;
+    return is_base ? RANK_BASE : RANK_TYPE;
+}
+
+/* Sets `lines` to the section below a head; heads of shared sections follow each other. */
+static void set_lines(struct gc_architecture_lines *lines, const char *head)
+{
+    const char *at = next_line(head);
+    while (*at == '@')
+        at = next_line(at);
+    *lines = (struct gc_architecture_lines){.at = at, .end = section_end(at)};
+}
+
+static bool find_values(const struct gc_expression_names *names,
+                        const struct gc_expression_name *name, double *value);
+
+static void init_scope(struct gc_architecture_scope *scope, const struct gc_model *model)
+{
+    memset(scope, 0, sizeof(*scope));
+    scope->names.find = find_values;
+    scope->model = model;
+}
+
+/* The section's head of the highest accepted rank, the first of equals; NULL. */
+static const char *find_head(const char *class, const char *type, unsigned accepted, unsigned *rank)
+{
+    const char *found = NULL;
+    *rank = 0;
+    for (const char *at = next_mark(table_text(), '@'); *at != '\0';
+         at = next_mark(next_line(at), '@')) {
+        const struct gc_architecture_line line = {at, (size_t)(line_end(at) - at)};
+        const unsigned its_rank = rank_of(&line, class, type);
+        if ((accepted >> its_rank & 1U) != 0 && its_rank > *rank) {
+            *rank = its_rank;
+            found = at;
+        }
+    }
+    return found;
+}
+
+static const char *text_of(const struct gc_meta_value *value)
+{
+    return value != NULL && value->kind == GC_META_TEXT ? value->text : NULL;
+}
+
+static const char *class_of(const struct gc_model *model)
+{
+    const struct gc_meta_value *classes = gc_model_find_meta(model, "architectures");
+    return classes != NULL && classes->kind == GC_META_ARRAY && classes->kept > 0
+               ? text_of(&classes->items[0])
+               : NULL;
+}
+
+enum gc_architecture_match gc_architecture_find(const struct gc_model *model,
+                                                struct gc_architecture_scope *scope)
+{
+    const char *class = class_of(model);
+    const char *type = text_of(gc_model_find_meta(model, "model_type"));
+    unsigned rank;
+    init_scope(scope, model);
+    const char *head = find_head(class, type, 1U << RANK_BOTH | 1U << RANK_CLASS, &rank);
+    if (head == NULL && class == NULL)
+        head = find_head(class, type, 1U << RANK_TYPE, &rank);
+    if (head == NULL)
+        head = find_head(class, type, 1U << RANK_BASE, &rank);
+    if (head == NULL)
+        return GC_ARCHITECTURE_NONE;
+    set_lines(&scope->lines, head);
+    return rank == RANK_BASE && class != NULL && !gc_text_has_ending(class, strlen(class), "Model")
+               ? GC_ARCHITECTURE_TYPE
+               : GC_ARCHITECTURE_CLASS;
+}
+
+bool gc_architecture_find_base(const struct gc_architecture_scope *outer, const char *type,
+                               size_t type_length, const char *key, size_t key_length,
+                               struct gc_architecture_scope *scope)
+{
+    char name[GC_ARCHITECTURE_KEY_BYTES];
+    unsigned rank;
+    init_scope(scope, outer->model);
+    scope->depth = outer->depth + 1;
+    const size_t before = strlen(outer->prefix);
+    if (!gc_text_copy(name, sizeof(name), type, type_length) ||
+        before + key_length + 2 > sizeof(scope->prefix))
+        return false;
+    memcpy(scope->prefix, outer->prefix, before);
+    memcpy(scope->prefix + before, key, key_length);
+    scope->prefix[before + key_length] = '.';
+    const char *head = find_head(NULL, name, 1U << RANK_BASE, &rank);
+    if (head == NULL)
+        return false;
+    set_lines(&scope->lines, head);
+    return true;
+}
+
+/* ---- values ---- */
+
+/* Older configurations have the language model's values outside its object. */
+static const char text_object[] = "text_config.";
+
+bool gc_architecture_has_object(const struct gc_model *model, const char *start)
+{
+    const size_t length = strlen(start);
+    for (uint32_t i = 0; i < model->meta_count; i++) {
+        if (strncmp(model->metas[i].key, start, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The configuration's value of a key, also under its other names; NULL: it is absent. */
+static const struct gc_meta_value *find_key(const struct gc_architecture_scope *scope,
+                                            const char *key, size_t length)
+{
+    char name[2 * GC_ARCHITECTURE_KEY_BYTES];
+    const size_t before = strlen(scope->prefix);
+    if (before + length >= sizeof(name))
+        return NULL;
+    memcpy(name, scope->prefix, before);
+    memcpy(name + before, key, length);
+    name[before + length] = '\0';
+    const struct gc_meta_value *value = gc_model_find_meta(scope->model, name);
+    if (value == NULL && strncmp(name, text_object, sizeof(text_object) - 1) == 0 &&
+        !gc_architecture_has_object(scope->model, text_object))
+        value = gc_model_find_meta(scope->model, name + sizeof(text_object) - 1);
+    return value;
+}
+
+static const struct gc_meta_value *find_other_name(const struct gc_architecture_scope *scope,
+                                                   const char *key, size_t length)
+{
+    struct gc_architecture_lines lines = scope->lines;
+    struct gc_architecture_line line;
+    while (gc_architecture_next(&lines, &line)) {
+        const char *other;
+        size_t other_length;
+        if (line.text[0] != '~' || line.length < length + 2 || line.text[length + 1] != ' ' ||
+            memcmp(line.text + 1, key, length) != 0 || !part_of(&line, 1, &other, &other_length))
+            continue;
+        const struct gc_meta_value *value = find_key(scope, other, other_length);
+        if (value != NULL)
+            return value;
+    }
+    return NULL;
+}
+
+const char *gc_architecture_type_of(const struct gc_architecture_scope *scope, const char *key,
+                                    size_t length)
+{
+    static const char member[] = ".model_type";
+    char name[GC_ARCHITECTURE_KEY_BYTES];
+    if (length + sizeof(member) > sizeof(name))
+        return NULL;
+    memcpy(name, key, length);
+    memcpy(name + length, member, sizeof(member));
+    return text_of(find_key(scope, name, length + sizeof(member) - 1));
+}
+
+static bool number_of(const struct gc_meta_value *value, double *number)
+{
+    if (value->kind == GC_META_BOOL)
+        *number = (double)value->unsigned_value;
+    else if (value->kind == GC_META_INTEGER || value->kind == GC_META_REAL)
+        *number = value->real;
+    else
+        return false;
+    return true;
+}
+
+/* name[item]: item ITEM, "sum" of all, or the number of items that are the word ITEM. */
+static bool item_of(const struct gc_meta_value *list, const struct gc_expression_name *name,
+                    double *value)
+{
+    uint64_t index;
+    if (list->kind != GC_META_ARRAY || list->kept < list->count)
+        return false;
+    if (gc_text_uint(name->item, name->item_length, &index))
+        return index < list->count && number_of(&list->items[index], value);
+    const bool is_sum = is_text(name->item, name->item_length, "sum", 3);
+    *value = 0;
+    for (uint64_t i = 0; i < list->count; i++) {
+        const struct gc_meta_value *item = &list->items[i];
+        double number;
+        if (item->kind == GC_META_TEXT)
+            *value += is_text(item->text, strlen(item->text), name->item, name->item_length);
+        else if (is_sum && number_of(item, &number))
+            *value += number;
+        else
+            return false;
+    }
+    return true;
+}
+
+static bool read_value(const struct gc_meta_value *meta, const struct gc_expression_name *name,
+                       double *value)
+{
+    switch (name->part) {
+    case GC_EXPRESSION_VALUE:
+        return number_of(meta, value);
+    case GC_EXPRESSION_LENGTH:
+        *value = (double)meta->count;
+        return meta->kind == GC_META_ARRAY;
+    case GC_EXPRESSION_ITEM:
+        return item_of(meta, name, value);
+    case GC_EXPRESSION_EQUAL:
+        *value = meta->kind == GC_META_TEXT &&
+                 is_text(meta->text, strlen(meta->text), name->item, name->item_length);
+        return true;
+    }
+    return false;
+}
+
+/* Whether a line is for this atom: after its mark, the atom as expressions write it. */
+static bool is_for(const struct gc_architecture_line *line, const struct gc_expression_name *name)
+{
+    const char *text;
+    size_t length;
+    (void)part_of(line, 0, &text, &length);
+    text++;
+    length--;
+    if (name->part == GC_EXPRESSION_LENGTH) {
+        if (length == 0 || *text != '#')
+            return false;
+        text++;
+        length--;
+    }
+    if (length < name->length || memcmp(text, name->name, name->length) != 0)
+        return false;
+    text += name->length;
+    length -= name->length;
+    if (name->part == GC_EXPRESSION_ITEM)
+        return length == name->item_length + 2 && *text == '[' &&
+               memcmp(text + 1, name->item, name->item_length) == 0;
+    if (name->part == GC_EXPRESSION_EQUAL)
+        return length == name->item_length + 1 && *text == '=' &&
+               memcmp(text + 1, name->item, name->item_length) == 0;
+    return length == 0;
+}
+
+/* The class's value, by a line "=ATOM EXPRESSION" or "^ATOM EXPRESSION". */
+static bool class_value(const struct gc_architecture_scope *scope, char mark,
+                        const struct gc_expression_name *name, double *value)
+{
+    struct gc_architecture_lines lines = scope->lines;
+    struct gc_architecture_line line;
+    while (gc_architecture_next(&lines, &line)) {
+        const char *text;
+        size_t length;
+        if (line.text[0] != mark || !is_for(&line, name) || !part_of(&line, 1, &text, &length))
+            continue;
+        struct gc_architecture_scope inner = *scope;
+        inner.depth++;
+        return gc_expression_evaluate(text, length, &inner.names, value) == GC_OK;
+    }
+    return false;
+}
+
+/* The object of a line "&KEY TYPE PREFIX" that a name lies in, if the configuration has another
+ * type there: its class gives the absent values. */
+static bool enter_object(const struct gc_architecture_scope *scope,
+                         const struct gc_expression_name *name, struct gc_architecture_scope *inner,
+                         size_t *skipped)
+{
+    struct gc_architecture_lines lines = scope->lines;
+    struct gc_architecture_line line;
+    while (gc_architecture_next(&lines, &line)) {
+        const char *parts[2];
+        size_t lengths[2];
+        if ((line.text[0] != '&' && line.text[0] != '+') ||
+            !part_of(&line, 0, &parts[0], &lengths[0]) ||
+            !part_of(&line, 1, &parts[1], &lengths[1]))
+            continue;
+        const char *key = parts[0] + 1;
+        const size_t length = lengths[0] - 1;
+        if (name->length <= length + 1 || name->name[length] != '.' ||
+            memcmp(name->name, key, length) != 0)
+            continue;
+        const char *type = gc_architecture_type_of(scope, key, length);
+        if (type == NULL || is_text(type, strlen(type), parts[1], lengths[1]) ||
+            !gc_architecture_find_base(scope, type, strlen(type), key, length, inner))
+            continue;
+        *skipped = length + 1;
+        return true;
+    }
+    return false;
+}
+
+static bool find_values(const struct gc_expression_names *names,
+                        const struct gc_expression_name *name, double *value)
+{
+    const struct gc_architecture_scope *scope = (const void *)names;
+    struct gc_architecture_scope inner;
+    size_t skipped;
+    if (scope->depth > DEPTH_MAX)
+        return false;
+    const struct gc_meta_value *meta = find_key(scope, name->name, name->length);
+    if (meta == NULL)
+        meta = find_other_name(scope, name->name, name->length);
+    const char *text = meta != NULL ? text_of(meta) : NULL;
+    const bool is_auto = text != NULL && strcmp(text, "auto") == 0 &&
+                         name->part == GC_EXPRESSION_VALUE; /* the class computes it */
+    if (meta != NULL && meta->kind != GC_META_NULL && !is_auto)
+        return read_value(meta, name, value);
+    if (enter_object(scope, name, &inner, &skipped)) {
+        struct gc_expression_name rest = *name;
+        rest.name += skipped;
+        rest.length -= skipped;
+        return find_values(&inner.names, &rest, value);
+    }
+    if (meta == NULL || is_auto)
+        return class_value(scope, '=', name, value);
+    if (!class_value(scope, '^', name, value))
+        *value = 0;
+    return true;
+}

@@ -1,0 +1,86 @@
+/* The tensors of a model by its configuration alone, from the table of architectures.
+ *
+ * core/arch/architectures.txt, generated from transformers itself (scripts/architectures), has for
+ * each class of models its tensors: name, number and dimensions as expressions of the
+ * configuration's values, and the class's own values for absent ones. architectures_more.txt has,
+ * by hand, families that transformers lacks. A class is found by the configuration's
+ * "architectures", else by its "model_type".
+ *
+ * Whatever the rows do not cover is a note, and the result is not exact: a value that they were
+ * not measured with, an object of another type, a head of another class. Thread-safe. */
+#ifndef GC_ARCHITECTURE_H
+#define GC_ARCHITECTURE_H
+
+#include "core/arch/expression.h"
+#include "core/arch/notes.h"
+#include "core/model/model.h"
+
+#define GC_ARCHITECTURE_KEY_BYTES 160
+
+/* The lines of one section of the table, shared blocks included. */
+struct gc_architecture_lines {
+    const char *at;
+    const char *end;
+    const char *back_at; /* the section, while a shared block is read; else NULL */
+    const char *back_end;
+};
+
+struct gc_architecture_line {
+    const char *text; /* ends at a line break */
+    size_t length;
+};
+
+/* False at the section's end. */
+bool gc_architecture_next(struct gc_architecture_lines *lines, struct gc_architecture_line *line);
+
+/* The values of a configuration, completed by the class: for expressions of its section. Copy it to
+ * evaluate with further names: look these up first, then call names.find. */
+struct gc_architecture_scope {
+    struct gc_expression_names names; /* first: names point to the scope */
+    const struct gc_model *model;
+    struct gc_architecture_lines lines;     /* of its section, from the first */
+    char prefix[GC_ARCHITECTURE_KEY_BYTES]; /* before each key: "text_config." */
+    unsigned depth;
+};
+
+enum gc_architecture_match {
+    GC_ARCHITECTURE_NONE,
+    GC_ARCHITECTURE_TYPE,  /* of the same type, without this class's head */
+    GC_ARCHITECTURE_CLASS, /* the class itself */
+};
+
+/* The section of a configuration. The model must outlive the scope. */
+enum gc_architecture_match gc_architecture_find(const struct gc_model *model,
+                                                struct gc_architecture_scope *scope);
+/* The section of a type's model without a head, for the object `key` of the configuration. */
+bool gc_architecture_find_base(const struct gc_architecture_scope *outer, const char *type,
+                               size_t type_length, const char *key, size_t key_length,
+                               struct gc_architecture_scope *scope);
+
+/* Whether keys begin with "KEY.". */
+bool gc_architecture_has_object(const struct gc_model *model, const char *start);
+
+/* The type of an object by the configuration; NULL if it is not told. */
+const char *gc_architecture_type_of(const struct gc_architecture_scope *scope, const char *key,
+                                    size_t length);
+
+/* ---- tensors ---- */
+
+struct gc_architecture {
+    struct gc_model model; /* the configuration's, with the tensors and totals of the rows */
+    bool is_exact;
+};
+
+/* Makes the tensors, in the type that the configuration names, else f32. Adds a note for each
+ * reason why they are not exact. GC_NOT_SUPPORTED, with a note: no rows for this architecture, or
+ * no configuration; GC_OVERFLOW: beyond 64 bits, or too many tensors; GC_NO_HOST_MEMORY. `model`
+ * must outlive the result. */
+enum gc_status gc_architecture_open(const struct gc_model *model, struct gc_notes *notes,
+                                    struct gc_architecture **architecture) GC_CHECKED;
+void gc_architecture_close(struct gc_architecture *architecture); /* NULL: nothing */
+
+/* Holds a model's stored tensors against its configuration: a note if their numbers of parameters
+ * differ. Packed weights are not compared. */
+void gc_architecture_compare(const struct gc_model *model, struct gc_notes *notes);
+
+#endif

@@ -1,0 +1,320 @@
+/* Makes a model's tensors from the rows of its architecture. */
+#include "core/arch/architecture_rows.h"
+
+#include "core/base/bits.h"
+#include "core/base/host_mem.h"
+#include "core/base/region.h"
+#include "core/io/text.h"
+
+#include <string.h>
+
+#define MEMORY_MAX (UINT64_C(512) << 20)
+#define TENSORS_MAX (UINT32_C(1) << 20)
+
+struct maker {
+    struct gc_architecture_visitor visitor; /* first: the visitor is the maker */
+    struct gc_region region;
+    struct gc_architecture architecture;
+    enum gc_dtype dtype;
+    struct gc_architecture_row *rows;
+    uint32_t row_count;
+    uint32_t row_room;
+    uint64_t tensor_count;
+    struct gc_model_tensor *tensors;
+    uint32_t made;
+};
+
+/* ---- the type of weights ---- */
+
+static enum gc_dtype dtype_of(const struct gc_model *model)
+{
+    static const char *const objects[] = {"",
+                                          "text_config.",
+                                          "llm_config.",
+                                          "language_config.",
+                                          "thinker_config.",
+                                          "thinker_config.text_config.",
+                                          "decoder."};
+    static const char *const keys[] = {"dtype", "torch_dtype"};
+    for (size_t i = 0; i < sizeof(objects) / sizeof(*objects); i++) {
+        for (size_t k = 0; k < 2; k++) {
+            char name[64];
+            char *end = stpcpy(stpcpy(name, objects[i]), keys[k]);
+            (void)end;
+            const struct gc_meta_value *value = gc_model_find_meta(model, name);
+            if (value == NULL || value->kind != GC_META_TEXT)
+                continue;
+            const enum gc_dtype dtype = gc_dtype_from_word(value->text, strlen(value->text));
+            if (dtype != GC_DTYPE_NONE && gc_dtype_get_info(dtype)->block_bytes > 0)
+                return dtype;
+        }
+    }
+    return GC_DTYPE_F32;
+}
+
+/* ---- rows ---- */
+
+static enum gc_status take_row(struct gc_architecture_visitor *visitor,
+                               const struct gc_architecture_row *row)
+{
+    struct maker *maker = (struct maker *)visitor;
+    if (maker->row_count == maker->row_room) {
+        const uint32_t room = maker->row_room == 0 ? 256 : maker->row_room * 2;
+        void *rows =
+            gc_region_grow(&maker->region, maker->rows, maker->row_room * sizeof(*maker->rows),
+                           room * sizeof(*maker->rows));
+        if (rows == NULL)
+            return GC_NO_HOST_MEMORY;
+        maker->rows = rows;
+        maker->row_room = room;
+    }
+    struct gc_architecture_row *kept = &maker->rows[maker->row_count++];
+    *kept = *row;
+    if (row->count > TENSORS_MAX)
+        return GC_OVERFLOW;
+    maker->tensor_count += row->is_uneven ? 1 : row->count;
+    kept->prefix = gc_region_text(&maker->region, row->prefix, strlen(row->prefix));
+    return kept->prefix != NULL ? GC_OK : GC_NO_HOST_MEMORY;
+}
+
+/* Bytes of a name before its first number; the whole without one. */
+static size_t stem_of(const struct gc_architecture_row *row)
+{
+    const char *brace = memchr(row->name, '{', row->name_length);
+    return brace != NULL ? (size_t)(brace - row->name) : row->name_length;
+}
+
+static unsigned number_count(const struct gc_architecture_row *row)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < row->name_length; i++)
+        count += row->name[i] == '{';
+    return count;
+}
+
+/* The number of layers that the rows beside this one have. */
+static uint64_t layers_beside(const struct maker *maker, const struct gc_architecture_row *row)
+{
+    const size_t stem = stem_of(row);
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < maker->row_count; i++) {
+        const struct gc_architecture_row *other = &maker->rows[i];
+        if (other->count > most && number_count(other) == 1 && stem_of(other) == stem &&
+            strcmp(other->prefix, row->prefix) == 0 && memcmp(other->name, row->name, stem) == 0)
+            most = other->count;
+    }
+    return most > 0 ? most : row->count;
+}
+
+/* ---- tensors ---- */
+
+/* The name's first number: which layer the tensor `index` of the row is in. */
+static uint64_t layer_of(const struct gc_architecture_row *row, uint64_t layers, uint64_t index)
+{
+    const char *brace = memchr(row->name, '{', row->name_length);
+    if (brace == NULL)
+        return 0;
+    if (row->count >= layers)
+        return index * layers / row->count;
+    if (brace[1] == '-')
+        return layers - row->count + index;
+    return brace[1] == '~' ? (index + 1) * layers / row->count - 1 : index;
+}
+
+static const char *make_name(struct maker *maker, const struct gc_architecture_row *row,
+                             uint64_t layers, uint64_t index)
+{
+    char name[512];
+    size_t length = strlen(row->prefix);
+    unsigned numbers = 0;
+    const uint64_t each =
+        layers > 0 && row->count > layers ? (row->count + layers - 1) / layers : 1;
+    memcpy(name, row->prefix, length);
+    for (size_t i = 0; i < row->name_length && length + GC_NOTE_NUMBER_BYTES < sizeof(name); i++) {
+        char number[GC_NOTE_NUMBER_BYTES];
+        if (row->name[i] != '{') {
+            name[length++] = row->name[i];
+            continue;
+        }
+        const uint64_t value = numbers++ == 0 ? layer_of(row, layers, index) : index % each;
+        const char *text = gc_note_number(value, number);
+        memcpy(name + length, text, strlen(text));
+        length += strlen(text);
+        while (i < row->name_length && row->name[i] != '}')
+            i++;
+    }
+    return gc_region_text(&maker->region, name, length);
+}
+
+static enum gc_status size_tensor(const struct maker *maker, const struct gc_architecture_row *row,
+                                  struct gc_model_tensor *tensor)
+{
+    tensor->elements = 1;
+    for (uint32_t i = 0; i < row->dim_count; i++) {
+        if (!gc_mul_u64(tensor->elements, row->dims[i], &tensor->elements))
+            return GC_OVERFLOW;
+    }
+    tensor->dtype = row->dtype != GC_DTYPE_NONE ? row->dtype : maker->dtype;
+    return gc_dtype_bytes(tensor->dtype, tensor->elements, &tensor->bytes) ? GC_OK : GC_OVERFLOW;
+}
+
+static enum gc_status make_row(struct maker *maker, const struct gc_architecture_row *row)
+{
+    const uint64_t layers = layers_beside(maker, row);
+    const uint64_t count = row->is_uneven ? 1 : row->count;
+    struct gc_model_totals *totals = &maker->architecture.model.totals;
+    struct gc_model_tensor tensor = {.dims = row->dims,
+                                     .dim_count = row->dim_count,
+                                     .offset = GC_MODEL_NO_OFFSET,
+                                     .file = GC_MODEL_NONE,
+                                     .alias_of = GC_MODEL_NONE};
+    const enum gc_status status = size_tensor(maker, row, &tensor);
+    if (status != GC_OK)
+        return status;
+    for (uint64_t i = 0; i < count; i++) {
+        tensor.name = make_name(maker, row, layers, i);
+        if (tensor.name == NULL)
+            return GC_NO_HOST_MEMORY;
+        if (!gc_add_u64(totals->weight_bytes, tensor.bytes, &totals->weight_bytes) ||
+            !gc_add_u64(totals->parameters, tensor.elements, &totals->parameters))
+            return GC_OVERFLOW;
+        maker->tensors[maker->made++] = tensor;
+    }
+    return GC_OK;
+}
+
+static enum gc_status make_tensors(struct maker *maker)
+{
+    enum gc_status status = GC_OK;
+    if (maker->tensor_count > TENSORS_MAX)
+        return GC_OVERFLOW;
+    maker->tensors = gc_region_alloc(&maker->region, maker->tensor_count * sizeof(*maker->tensors));
+    if (maker->tensors == NULL)
+        return GC_NO_HOST_MEMORY;
+    for (uint32_t i = 0; status == GC_OK && i < maker->row_count; i++)
+        status = make_row(maker, &maker->rows[i]);
+    maker->architecture.model.tensors = maker->tensors;
+    maker->architecture.model.tensor_count = maker->made;
+    return status;
+}
+
+/* ---- the whole ---- */
+
+static void note_type(const struct gc_model *model, struct gc_notes *notes, const char *before,
+                      const char *after)
+{
+    char shown[96];
+    const struct gc_meta_value *type = gc_model_find_meta(model, "model_type");
+    const struct gc_meta_value *classes = gc_model_find_meta(model, "architectures");
+    const char *text = "unknown";
+    if (classes != NULL && classes->kind == GC_META_ARRAY && classes->kept > 0 &&
+        classes->items[0].kind == GC_META_TEXT)
+        text = classes->items[0].text;
+    else if (type != NULL && type->kind == GC_META_TEXT)
+        text = type->text;
+    gc_notes_add(notes, before, gc_text_printable(text, strlen(text), shown, sizeof(shown)), after,
+                 NULL);
+}
+
+static enum gc_status find(const struct gc_model *model, struct gc_architecture_scope *scope,
+                           struct gc_notes *notes, bool *is_exact)
+{
+    switch (gc_architecture_find(model, scope)) {
+    case GC_ARCHITECTURE_NONE:
+        note_type(model, notes, "the architecture ",
+                  " is not known: its weights cannot be computed from the configuration alone");
+        return GC_NOT_SUPPORTED;
+    case GC_ARCHITECTURE_TYPE:
+        *is_exact = false;
+        note_type(model, notes, "weights are those of the model without the head of ",
+                  ", which is not known: a lower bound");
+        break;
+    case GC_ARCHITECTURE_CLASS:
+        break;
+    }
+    return GC_OK;
+}
+
+enum gc_status gc_architecture_open(const struct gc_model *model, struct gc_notes *notes,
+                                    struct gc_architecture **architecture)
+{
+    struct gc_architecture_scope scope;
+    struct gc_region region;
+    *architecture = NULL;
+    bool is_exact = true;
+    enum gc_status status = find(model, &scope, notes, &is_exact);
+    if (status != GC_OK)
+        return status;
+    gc_region_init(&region, MEMORY_MAX);
+    struct maker *maker = gc_region_alloc(&region, sizeof(*maker));
+    if (maker == NULL) {
+        gc_region_fini(&region);
+        return GC_NO_HOST_MEMORY;
+    }
+    maker->region = region;
+    maker->visitor.take = take_row;
+    maker->dtype = dtype_of(model);
+    maker->architecture.model = *model;
+    memset(&maker->architecture.model.totals, 0, sizeof(maker->architecture.model.totals));
+    status = gc_architecture_visit(&scope, &maker->visitor, notes, &is_exact);
+    if (status == GC_OK)
+        status = make_tensors(maker);
+    maker->architecture.is_exact = is_exact;
+    if (status != GC_OK)
+        gc_architecture_close(&maker->architecture);
+    else
+        *architecture = &maker->architecture;
+    return status;
+}
+
+void gc_architecture_close(struct gc_architecture *architecture)
+{
+    if (architecture == NULL)
+        return;
+    const struct maker *maker =
+        (const void *)((const char *)architecture - offsetof(struct maker, architecture));
+    struct gc_region region = maker->region; /* it contains the maker itself */
+    gc_region_fini(&region);
+}
+
+/* ---- against stored tensors ---- */
+
+struct sum {
+    struct gc_architecture_visitor visitor; /* first */
+    uint64_t elements;
+};
+
+static enum gc_status add_row(struct gc_architecture_visitor *visitor,
+                              const struct gc_architecture_row *row)
+{
+    struct sum *sum = (struct sum *)visitor;
+    uint64_t elements = row->is_uneven ? 1 : row->count;
+    for (uint32_t i = 0; i < row->dim_count; i++) {
+        if (!gc_mul_u64(elements, row->dims[i], &elements))
+            return GC_OVERFLOW;
+    }
+    return gc_add_u64(sum->elements, elements, &sum->elements) ? GC_OK : GC_OVERFLOW;
+}
+
+static bool is_packed(const struct gc_model *model)
+{
+    return gc_model_find_meta(model, "quantization_config.quant_method") != NULL;
+}
+
+void gc_architecture_compare(const struct gc_model *model, struct gc_notes *notes)
+{
+    struct gc_architecture_scope scope;
+    struct gc_notes ignored = {0};
+    struct sum sum = {.visitor = {add_row}};
+    bool is_exact = true;
+    char stored[GC_NOTE_NUMBER_BYTES];
+    char computed[GC_NOTE_NUMBER_BYTES];
+    if (model->format != GC_MODEL_SAFETENSORS || is_packed(model) ||
+        gc_architecture_find(model, &scope) != GC_ARCHITECTURE_CLASS ||
+        gc_architecture_visit(&scope, &sum.visitor, &ignored, &is_exact) != GC_OK || !is_exact ||
+        sum.elements == model->totals.parameters)
+        return;
+    gc_notes_add(notes, "the tensors have ", gc_note_number(model->totals.parameters, stored),
+                 " parameters, the configuration describes ",
+                 gc_note_number(sum.elements, computed), ": the tensors are counted", NULL);
+}

@@ -1,0 +1,305 @@
+#include "core/arch/architecture_rows.h"
+
+#include "core/io/text.h"
+
+#include <string.h>
+
+#define OBJECTS_MAX 16
+#define PARTS_MAX (GC_ARCHITECTURE_DIMS_MAX + 2)
+#define SHOWN_BYTES 96
+
+/* One line "&KEY TYPE PREFIX". */
+struct object {
+    const char *key;
+    size_t key_length;
+    const char *prefix;
+    size_t prefix_length;
+    const char
+        *type; /* by the configuration, if it is another than the table's; else the table's */
+    size_t type_length;
+    bool is_other;
+    bool is_included; /* its base rows are used */
+};
+
+struct visit {
+    const struct gc_architecture_scope *scope;
+    struct gc_architecture_visitor *visitor;
+    struct gc_notes *notes;
+    bool *is_exact;
+    char prefix[GC_ARCHITECTURE_KEY_BYTES]; /* of tensors */
+    struct object objects[OBJECTS_MAX];
+    unsigned object_count;
+};
+
+static enum gc_status visit_section(const struct gc_architecture_scope *scope,
+                                    struct gc_architecture_visitor *visitor, const char *prefix,
+                                    struct gc_notes *notes, bool *is_exact);
+
+#define SHOWN(text, length) gc_text_printable((text), (length), (char[SHOWN_BYTES]){0}, SHOWN_BYTES)
+
+static unsigned split(const struct gc_architecture_line *line, const char *parts[PARTS_MAX],
+                      size_t lengths[PARTS_MAX])
+{
+    const char *at = line->text;
+    const char *end = line->text + line->length;
+    unsigned count = 0;
+    while (count < PARTS_MAX) {
+        const char *blank = memchr(at, ' ', (size_t)(end - at));
+        const char *stop = blank != NULL ? blank : end;
+        parts[count] = at;
+        lengths[count++] = (size_t)(stop - at);
+        if (blank == NULL)
+            break;
+        at = blank + 1;
+    }
+    return count;
+}
+
+static bool begins(const char *text, size_t length, const char *start, size_t start_length)
+{
+    return length >= start_length && memcmp(text, start, start_length) == 0;
+}
+
+/* ---- values that the rows were not measured with ---- */
+
+static bool is_measured(const struct gc_meta_value *value, const char *text, size_t length)
+{
+    char word[SHOWN_BYTES];
+    double number = 0;
+    double wanted = 0;
+    const char *end;
+    struct gc_decimal decimal;
+    if (value->kind == GC_META_NULL)
+        return length == 4 && memcmp(text, "null", 4) == 0;
+    if (!gc_text_copy(word, sizeof(word), text, length))
+        return false;
+    if (value->kind == GC_META_TEXT) {
+        bool same = strlen(value->text) == length;
+        for (size_t i = 0; same && i < length; i++)
+            same = value->text[i] == text[i] || (text[i] == '_' && value->text[i] == ' ');
+        return same;
+    }
+    if (value->kind == GC_META_BOOL)
+        number = (double)value->unsigned_value;
+    else if (value->kind != GC_META_ARRAY)
+        number = value->real;
+    const bool is_negative = word[0] == '-';
+    if (gc_text_decimal(word + is_negative, &end, &decimal) && *end == '\0')
+        wanted = gc_text_decimal_value(&decimal) * (is_negative ? -1 : 1);
+    else
+        return false;
+    return value->kind != GC_META_ARRAY && number == wanted;
+}
+
+/* "[a,b,c]" against the items. */
+static bool is_measured_list(const struct gc_meta_value *list, const char *text, size_t length)
+{
+    const char *at = text + 1;
+    const char *end = text + length - 1;
+    if (list->kind != GC_META_ARRAY || list->kept < list->count)
+        return false;
+    if (at == end)
+        return list->count == 0;
+    for (uint64_t i = 0; i < list->count; i++) {
+        const char *comma = memchr(at, ',', (size_t)(end - at));
+        const char *stop = comma != NULL ? comma : end;
+        if (!is_measured(&list->items[i], at, (size_t)(stop - at)))
+            return false;
+        if (comma == NULL)
+            return i + 1 == list->count;
+        at = comma + 1;
+    }
+    return false;
+}
+
+static bool lies_in_other(const struct visit *visit, const char *key, size_t length)
+{
+    for (unsigned i = 0; i < visit->object_count; i++) {
+        const struct object *object = &visit->objects[i];
+        if (object->is_other && length > object->key_length && key[object->key_length] == '.' &&
+            memcmp(key, object->key, object->key_length) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A line "!KEY VALUE". */
+static void check_guard(struct visit *visit, const struct gc_architecture_line *line)
+{
+    const char *parts[PARTS_MAX];
+    size_t lengths[PARTS_MAX];
+    char name[2 * GC_ARCHITECTURE_KEY_BYTES];
+    if (split(line, parts, lengths) < 2)
+        return;
+    const char *key = parts[0] + 1;
+    const size_t length = lengths[0] - 1;
+    const size_t before = strlen(visit->scope->prefix);
+    if (lies_in_other(visit, key, length) || before + length >= sizeof(name))
+        return;
+    memcpy(name, visit->scope->prefix, before);
+    memcpy(name + before, key, length);
+    name[before + length] = '\0';
+    const struct gc_meta_value *value = gc_model_find_meta(visit->scope->model, name);
+    if (value == NULL)
+        return;
+    const bool same = parts[1][0] == '[' ? is_measured_list(value, parts[1], lengths[1])
+                                         : is_measured(value, parts[1], lengths[1]);
+    if (same)
+        return;
+    *visit->is_exact = false;
+    gc_notes_add(visit->notes, "weights by the configuration are not exact: its ",
+                 SHOWN(name, strlen(name)), " is not ", SHOWN(parts[1], lengths[1]),
+                 ", the one value they are known with", NULL);
+}
+
+/* ---- objects ---- */
+
+/* An object that is not there: its class's values are taken, and the outer class may give others.
+ */
+static void check_object(struct visit *visit, const struct object *object)
+{
+    static const char text[] = "text_config";
+    char start[2 * GC_ARCHITECTURE_KEY_BYTES];
+    const size_t before = strlen(visit->scope->prefix);
+    if (before + object->key_length + 2 > sizeof(start) ||
+        (before == 0 && object->key_length == sizeof(text) - 1 &&
+         memcmp(object->key, text, sizeof(text) - 1) == 0 &&
+         gc_model_find_meta(visit->scope->model, "hidden_size") != NULL))
+        return;
+    memcpy(start, visit->scope->prefix, before);
+    memcpy(start + before, object->key, object->key_length);
+    memcpy(start + before + object->key_length, ".", 2);
+    if (gc_architecture_has_object(visit->scope->model, start))
+        return;
+    *visit->is_exact = false;
+    gc_notes_add(visit->notes, "the configuration has no ", SHOWN(object->key, object->key_length),
+                 ": its weights are those of the class's own values", NULL);
+}
+
+static void add_object(struct visit *visit, const struct gc_architecture_line *line)
+{
+    const char *parts[PARTS_MAX];
+    size_t lengths[PARTS_MAX];
+    if (visit->object_count == OBJECTS_MAX || split(line, parts, lengths) < 3)
+        return;
+    struct object *object = &visit->objects[visit->object_count++];
+    *object = (struct object){.key = parts[0] + 1,
+                              .key_length = lengths[0] - 1,
+                              .type = parts[1],
+                              .type_length = lengths[1],
+                              .prefix = parts[2],
+                              .prefix_length = lengths[2],
+                              .is_included = line->text[0] == '+'};
+    const char *type = gc_architecture_type_of(visit->scope, object->key, object->key_length);
+    check_object(visit, object);
+    if (type == NULL || (strlen(type) == lengths[1] && memcmp(type, parts[1], lengths[1]) == 0))
+        return;
+    object->is_other = object->is_included = true;
+    object->type = type;
+    object->type_length = strlen(type);
+}
+
+static enum gc_status visit_object(struct visit *visit, const struct object *object)
+{
+    struct gc_architecture_scope inner;
+    char prefix[GC_ARCHITECTURE_KEY_BYTES];
+    const size_t before = strlen(visit->prefix);
+    const bool is_nowhere = object->prefix_length == 1 && object->prefix[0] == '-';
+    if (!is_nowhere && before + object->prefix_length < sizeof(prefix) &&
+        gc_architecture_find_base(visit->scope, object->type, object->type_length, object->key,
+                                  object->key_length, &inner)) {
+        memcpy(prefix, visit->prefix, before);
+        memcpy(prefix + before, object->prefix, object->prefix_length);
+        prefix[before + object->prefix_length] = '\0';
+        return visit_section(&inner, visit->visitor, prefix, visit->notes, visit->is_exact);
+    }
+    *visit->is_exact = false;
+    gc_notes_add(visit->notes, "the weights of ", SHOWN(object->key, object->key_length),
+                 ", of type ", SHOWN(object->type, object->type_length),
+                 is_nowhere ? ", are counted as those of the usual type" : ", are not known", NULL);
+    return GC_OK;
+}
+
+/* ---- rows ---- */
+
+static bool evaluate(const struct visit *visit, const char *text, size_t length, uint64_t *value)
+{
+    double number;
+    if (gc_expression_evaluate(text, length, &visit->scope->names, &number) != GC_OK)
+        return false;
+    *value = number > 0 ? (uint64_t)number : 0;
+    return number >= 0 && (double)*value == number;
+}
+
+static void set_name(struct gc_architecture_row *row, const char *name, size_t length)
+{
+    const char *colon = memchr(name, ':', length);
+    row->name = name;
+    row->name_length = colon != NULL ? (size_t)(colon - name) : length;
+    row->dtype = GC_DTYPE_NONE;
+    if (colon != NULL)
+        row->dtype = gc_dtype_from_safetensors(colon + 1, length - (size_t)(colon + 1 - name));
+}
+
+static enum gc_status visit_row(struct visit *visit, const struct gc_architecture_line *line)
+{
+    const char *parts[PARTS_MAX];
+    size_t lengths[PARTS_MAX];
+    struct gc_architecture_row row = {.prefix = visit->prefix};
+    const unsigned count = split(line, parts, lengths);
+    for (unsigned i = 0; i < visit->object_count; i++) {
+        const struct object *object = &visit->objects[i];
+        if (object->is_other && begins(parts[0], lengths[0], object->prefix, object->prefix_length))
+            return GC_OK;
+    }
+    set_name(&row, parts[0], lengths[0]);
+    row.is_uneven = count > 2 && lengths[2] == 1 && parts[2][0] == '~';
+    bool is_known = count >= 2 && evaluate(visit, parts[1], lengths[1], &row.count);
+    if (is_known && row.count == 0)
+        return GC_OK;
+    for (unsigned i = row.is_uneven ? 3 : 2; i < count; i++)
+        is_known = evaluate(visit, parts[i], lengths[i], &row.dims[row.dim_count++]) && is_known;
+    if (is_known)
+        return visit->visitor->take(visit->visitor, &row);
+    *visit->is_exact = false;
+    gc_notes_add(visit->notes,
+                 "weights by the configuration are a lower bound: their size does not follow from "
+                 "it: ",
+                 visit->prefix, SHOWN(row.name, row.name_length), NULL);
+    return GC_OK;
+}
+
+static enum gc_status visit_section(const struct gc_architecture_scope *scope,
+                                    struct gc_architecture_visitor *visitor, const char *prefix,
+                                    struct gc_notes *notes, bool *is_exact)
+{
+    struct visit visit = {.scope = scope, .visitor = visitor, .notes = notes, .is_exact = is_exact};
+    struct gc_architecture_lines lines = scope->lines;
+    struct gc_architecture_line line;
+    enum gc_status status = GC_OK;
+    if (!gc_text_copy(visit.prefix, sizeof(visit.prefix), prefix, strlen(prefix)))
+        return GC_OVERFLOW;
+    while (gc_architecture_next(&lines, &line)) {
+        if (line.text[0] == '&' || line.text[0] == '+')
+            add_object(&visit, &line);
+    }
+    for (unsigned i = 0; status == GC_OK && i < visit.object_count; i++) {
+        if (visit.objects[i].is_included)
+            status = visit_object(&visit, &visit.objects[i]);
+    }
+    lines = scope->lines;
+    while (status == GC_OK && gc_architecture_next(&lines, &line)) {
+        if (line.text[0] == '!')
+            check_guard(&visit, &line);
+        else if (strchr("=^~&+>", line.text[0]) == NULL)
+            status = visit_row(&visit, &line);
+    }
+    return status;
+}
+
+enum gc_status gc_architecture_visit(const struct gc_architecture_scope *scope,
+                                     struct gc_architecture_visitor *visitor,
+                                     struct gc_notes *notes, bool *is_exact)
+{
+    return visit_section(scope, visitor, "", notes, is_exact);
+}

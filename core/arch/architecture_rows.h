@@ -1,0 +1,33 @@
+/* The rows of an architecture, evaluated for one configuration: the table's, and those of objects
+ * of another type. */
+#ifndef GC_ARCHITECTURE_ROWS_H
+#define GC_ARCHITECTURE_ROWS_H
+
+#include "core/arch/architecture.h"
+#include "core/model/dtype.h"
+
+#define GC_ARCHITECTURE_DIMS_MAX 8
+
+struct gc_architecture_row {
+    const char *prefix; /* before the name; NUL-terminated */
+    const char *name;   /* with "{}", "{-}" or "{~}" for numbers */
+    size_t name_length;
+    enum gc_dtype dtype; /* GC_DTYPE_NONE: the model's */
+    uint64_t count;
+    uint64_t dims[GC_ARCHITECTURE_DIMS_MAX];
+    uint32_t dim_count;
+    bool is_uneven; /* of `count` tensors of several shapes: dims[0] is all their elements */
+};
+
+struct gc_architecture_visitor {
+    enum gc_status (*take)(struct gc_architecture_visitor *visitor,
+                           const struct gc_architecture_row *row);
+};
+
+/* Calls `take` for each row with tensors. Adds a note and clears *is_exact for each reason why the
+ * rows are not the whole. The first status that is not GC_OK ends it. */
+enum gc_status gc_architecture_visit(const struct gc_architecture_scope *scope,
+                                     struct gc_architecture_visitor *visitor,
+                                     struct gc_notes *notes, bool *is_exact) GC_CHECKED;
+
+#endif

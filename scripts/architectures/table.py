@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Joins what generate.py measured to the table of core/arch/architectures.txt.
+
+usage: table.py FOLDER > core/arch/architectures.txt
+
+A section of the table:
+
+  @CLASS TYPE KIND        one line or more: classes with the same rows
+  =ATOM EXPRESSION        an atom's value where the configuration has no such key
+  ^ATOM EXPRESSION        its value where the key is null, if that is not 0
+  ~KEY NAME               another name of a key
+  !KEY VALUE              the rows hold for this value alone: a number, a word, [a,b,…], or null
+  &KEY TYPE PREFIX        the object KEY is a TYPE; its tensors begin with PREFIX ("-": some other way). Where a
+                          configuration has another type there, that type's base rows replace them; "+" in place of
+                          "&": the base rows are always used, and are not repeated
+  %NUMBER                 the rows of a shared block
+  NAME COUNT DIMENSION…   tensors; "COUNT ~ ELEMENTS" if they differ in shape; NAME:TYPE for a type of their own
+
+In a name "{}" stands for a number: from 0; "{-}": in the last layers; "{~}": in some layers. Shared blocks come first,
+"*NUMBER" and their rows."""
+
+import collections
+import json
+import os
+import re
+import sys
+
+ORDER = ["causal", "vlm", "multimodal", "s2s", "speech", "base"]
+BARE = re.compile(r"#?([A-Za-z_][A-Za-z0-9_.]*)")
+
+
+def name_of(row):
+    name = row["name"]
+    if "{}" in name and row["where"] in ("last", "some"):
+        name = name.replace("{}", "{-}" if row["where"] == "last" else "{~}", 1)
+    return name + (":" + row["type"] if row.get("type") else "")
+
+
+def line_of(row):
+    if "total" in row:
+        return f"{name_of(row)} {row['count']} ~ {row['total']}"
+    return " ".join([name_of(row), row["count"], *row["dims"]])
+
+
+def rows_of(data):
+    return [line_of(r) for r in data["rows"] if r["count"] != "0"]
+
+
+def guard_value(value):
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, (list, tuple)):
+        if any(isinstance(x, (list, tuple, dict)) for x in value):
+            return "?"
+        return "[" + ",".join(guard_value(x) for x in value) + "]"
+    if isinstance(value, float):
+        return repr(value) if value == value and abs(value) < 1e15 else "?"
+    return re.sub(r"\s", "_", str(value)) or "?"
+
+
+def base_of(data):
+    """The rows of the model without its head: those under the class's prefix, without it."""
+    prefix = data["prefix"] + "."
+    rows = [{**r, "name": r["name"][len(prefix):]} for r in data["rows"] if r["name"].startswith(prefix)]
+    return {**data, "kind": "base", "architecture": None, "rows": rows}
+
+
+def read(folder):
+    out = {}
+    for name in os.listdir(folder):
+        if name.endswith(".json"):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                data = json.load(file)
+            out[data["kind"], data["type"]] = data
+    return out
+
+
+def prefix_in(data, key, base):
+    """The prefix of a sub-model's tensors, if all of its base rows are there."""
+    names = {r["name"] for r in data["rows"] if r["count"] != "0"}
+    wanted = [r["name"] for r in base["rows"] if r["count"] != "0"]
+    if not wanted:
+        return None
+    for name in sorted(names):
+        if name.endswith("." + wanted[0]):
+            prefix = name[: -len(wanted[0])]
+            if all(prefix + w in names for w in wanted):
+                return prefix
+    return None
+
+
+def with_prefix(line, key, prefix):
+    def named(match):
+        word = match.group(0)
+        mark = "#" if word[0] == "#" else ""
+        bare = word.lstrip("#")
+        return word if bare in ("min", "max", "or") else f"{mark}{key}.{bare}"
+
+    name, *rest = line.split(" ")
+    out = [prefix + name]
+    for text in rest:
+        # words after "=" and in brackets are no names
+        out.append(re.sub(r"(?<![=\[A-Za-z0-9_.-])#?[A-Za-z_][A-Za-z0-9_.]*", named, text))
+    return " ".join(out)
+
+
+def section(data, bases):
+    lines = []
+    dropped = set()
+    for key, type_ in sorted(data["nested"].items(), key=lambda kv: (kv[0].count("."), kv[0])):
+        base = bases.get(type_)
+        if any(key.startswith(k + ".") for k in data.get("included", {})):
+            continue
+        if key in data.get("included", {}):
+            lines.append(f"+{key} {type_} {data['included'][key]}")
+            continue
+        prefix = prefix_in(data, key, base) if base else None
+        if prefix is None:
+            lines.append(f"&{key} {type_} -")
+            continue
+        own = {l for l in rows_of(data) if l.startswith(prefix)}
+        same = {with_prefix(l, key, prefix) for l in rows_of(base)} == own
+        lines.append(f"{'+' if same else '&'}{key} {type_} {prefix}")
+        if same:
+            dropped |= own
+    for atom, text in sorted(data["defaults"].items()):
+        lines.append(f"={atom} {text}")
+    for atom, text in sorted(data["nulls"].items()):
+        lines.append(f"^{atom} {text}")
+    for other, key in sorted(data["aliases"].items()):
+        lines.append(f"~{key} {other}")
+    for key, value in sorted(data["guards"].items()):
+        text = guard_value(value)
+        if text != "?":
+            lines.append(f"!{key} {text}")
+    lines += [l for l in rows_of(data) if l not in dropped]
+    return lines
+
+
+def main(folder, *others):
+    measured = read(folder)
+    bases = {}
+    for kind in reversed(ORDER):
+        for (k, type_), data in sorted(measured.items()):
+            if k == kind:
+                base = data if kind == "base" else base_of(data)
+                if base["rows"] and not (kind != "base" and ("base", type_) in measured):
+                    bases[type_] = base
+    sections = collections.OrderedDict()
+    seen = set()
+    for kind in ORDER:
+        for (k, type_), data in sorted(measured.items()):
+            if k != kind or (data["architecture"], type_) in seen:
+                continue
+            seen.add((data["architecture"], type_))
+            sections.setdefault(tuple(section(data, bases)), []).append(f"@{data['architecture']} {type_} {kind}")
+    for type_, base in sorted(bases.items()):
+        if base["architecture"] is None:
+            sections.setdefault(tuple(section(base, bases)), []).append(f"@- {type_} base")
+    print_table(sections)
+
+
+def print_table(sections):
+    """Rows that come together in several sections become shared blocks."""
+    blocks = collections.Counter()
+    for lines in sections:
+        rows = tuple(l for l in lines if l[0] not in "=^~!&+")
+        blocks[rows] += 1
+    numbers = {rows: i for i, rows in enumerate(r for r, n in blocks.items() if n > 1 and len(r) > 1)}
+    print("# Generated by scripts/architectures; its table.py describes the lines.")
+    for rows, number in numbers.items():
+        print(f"*{number}")
+        print("\n".join(rows))
+    for lines, heads in sections.items():
+        print("\n".join(heads))
+        rows = tuple(l for l in lines if l[0] not in "=^~!&+")
+        rest = [l for l in lines if l[0] in "=^~!&+"]
+        print("\n".join(rest + ([f"%{numbers[rows]}"] if rows in numbers else list(rows))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
