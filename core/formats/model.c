@@ -45,6 +45,14 @@ static enum gc_status read_configuration(struct gc_source *source)
     if (status == GC_OK)
         status = gc_hf_read_config_file(source);
     model->has_config = status == GC_OK;
+    if (status == GC_OK &&
+        gc_strmap_find(&source->reader->meta_names, "model_type", strlen("model_type")) == NULL &&
+        gc_strmap_find(&source->reader->meta_names, "architectures", strlen("architectures")) ==
+            NULL)
+        return gc_reader_fail(
+            source->reader, GC_FORMAT, source->path,
+            "neither model_type nor architectures: it does not say of which model "
+            "it is the configuration");
     return status;
 }
 
@@ -69,7 +77,7 @@ static enum gc_status read_source(struct gc_source *source, const struct gc_fold
         model->format = GC_MODEL_ONNX;
         return gc_onnx_read(source, folder);
     }
-    if (json == GC_JSON_KIND_CONFIGURATION)
+    if (json == GC_JSON_KIND_CONFIGURATION || strcmp(name, "config.json") == 0)
         return read_configuration(source);
     model->format = GC_MODEL_PLAIN;
     return gc_description_read(source);

@@ -146,9 +146,8 @@ static enum gc_status check_entry(struct header *header, struct entry *entry)
             "need %llu",
             GC_READER_SHOWN(tensor->name, strlen(tensor->name)),
             (unsigned long long)tensor->stored_bytes, (unsigned long long)tensor->bytes);
-    if (header->data_bytes == 0 && entry->end > 0) {
-        header->is_alone = true;
-    } else if (entry->end > header->data_bytes)
+    header->is_alone = header->is_alone || (header->data_bytes == 0 && entry->end > 0);
+    if (!header->is_alone && entry->end > header->data_bytes)
         return gc_reader_fail(
             reader, GC_FORMAT, path,
             "tensor \"%s\": its data_offsets end at %llu, the data has %llu bytes: "
@@ -345,6 +344,7 @@ enum gc_status gc_safetensors_read(struct gc_source *source, uint32_t shard)
         .first = first,
         .begin = header.data,
         .gaps_are_errors = true,
+        .is_header_alone = header.is_alone,
     };
     return gc_ranges_check(reader, &ranges);
 }
@@ -489,7 +489,7 @@ static enum gc_status read_top_member(struct index *index, const struct gc_json_
     return status != GC_OK ? status : gc_json_reader_skip(&index->json, &token);
 }
 
-/* An index whose files are all still elsewhere is a model by itself. */
+/* An index with a total size, whose files are all still elsewhere, is a model by itself. */
 static bool has_a_shard(const struct index *index, const struct gc_folder *folder)
 {
     for (uint32_t i = 0; i < index->shard_count; i++) {
@@ -502,9 +502,6 @@ static bool has_a_shard(const struct index *index, const struct gc_folder *folde
 static enum gc_status take_index_alone(struct index *index)
 {
     struct gc_model *model = index->reader->model;
-    if (!index->has_total || index->total_bytes == 0)
-        return gc_reader_fail(index->reader, GC_FORMAT, index->path,
-                              "none of its files is there, and its metadata has no total_size");
     model->indexed_bytes = index->total_bytes;
     model->indexed_tensors = index->reader->tensor_names.used;
     gc_strmap_init(&index->reader->tensor_names); /* none is a tensor */
@@ -571,7 +568,7 @@ enum gc_status gc_safetensors_read_index(struct gc_source *source, const struct 
     if (status == GC_OK && !index.has_map)
         status = gc_reader_fail(source->reader, GC_FORMAT, source->path,
                                 "no weight_map: an index of safetensors shards has one");
-    if (status == GC_OK && index.shard_count > 0 && !has_a_shard(&index, folder))
+    if (status == GC_OK && index.has_total && index.total_bytes > 0 && !has_a_shard(&index, folder))
         return take_index_alone(&index);
     if (status == GC_OK)
         status = gc_reader_expect_tensors(source->reader, source->path,

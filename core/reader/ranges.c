@@ -56,7 +56,7 @@ static enum gc_status check_gap(struct gc_reader *reader, const struct gc_ranges
                                 uint32_t file, uint64_t from, uint64_t to)
 {
     const char *path = reader->files[file].path;
-    if (to - from <= ranges->slack)
+    if ((ranges->is_header_alone && to < from) || to - from <= ranges->slack)
         return GC_OK;
     if (ranges->gaps_are_errors)
         return gc_reader_fail(reader, GC_FORMAT, path,
@@ -73,8 +73,9 @@ static enum gc_status check_bounds(struct gc_reader *reader, const struct gc_ran
                                    const struct gc_model_tensor *tensor)
 {
     const struct gc_model_file *file = &reader->files[tensor->file];
-    if (tensor->offset >= ranges->begin && tensor->offset <= file->bytes &&
-        tensor->stored_bytes <= file->bytes - tensor->offset)
+    const uint64_t bytes = ranges->is_header_alone ? UINT64_MAX : file->bytes;
+    if (tensor->offset >= ranges->begin && tensor->offset <= bytes &&
+        tensor->stored_bytes <= bytes - tensor->offset)
         return GC_OK;
     return gc_reader_fail(
         reader, GC_FORMAT, file->path,

@@ -10,6 +10,7 @@ struct gc_ranges {
     uint64_t begin;       /* the lowest offset a tensor may have in its file */
     uint64_t slack;       /* gap between two tensors that is accepted silently */
     bool gaps_are_errors; /* a larger gap is GC_FORMAT; else a warning */
+    bool is_header_alone; /* the data is not there: its end is not checked */
 };
 
 /* Sorts the tensors that have an offset and bytes, by file and offset. A tensor with the range of

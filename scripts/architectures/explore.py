@@ -3,6 +3,7 @@
 A probe is one such model: the values of its completed configuration, and its tensors by pattern (a name with "{}" for
 each number in it), shape and fixed type. Values are flat: "text_config.hidden_size"."""
 
+import inspect
 import itertools
 import math
 import random
@@ -218,8 +219,8 @@ def candidates(key, value):
         return [x for x in near if x != value and x >= 0]
     if isinstance(value, float):
         return [value * 2, value / 2, value * 1.5]
-    if value is None and SIZE.search(last):
-        return [64, 2, 128, 8, 4]
+    if value is None:
+        return [64, 2, 128, 8, 4, [1], True] if SIZE.search(last) else [[1], [0, 2], 2, True]
     if isinstance(value, str):
         return [x for x in WORDS.get(last, []) + OTHER_WORDS[:5] if x != value]
     if value in ([], ()):
@@ -255,6 +256,21 @@ def list_candidates(value):
 
 def hashable(value):
     return tuple(map(hashable, value)) if isinstance(value, (list, tuple)) else value
+
+
+def other_names(name, flat):
+    """Names that a configuration class takes in place of its own, as it reads them from its further arguments."""
+    config = type(transformers.AutoConfig.for_model(name))
+    out = {}
+    for other in set(re.findall(r"""kwargs\.(?:pop|get)\(\s*["'](\w+)""", inspect.getsource(config))) - set(flat):
+        try:
+            changed = flatten(transformers.AutoConfig.for_model(name, **{other: 12347}).to_dict())
+        except Exception:
+            continue
+        keys = [k for k, v in changed.items() if v == 12347 and k != other and flat.get(k) != 12347]
+        if len(keys) == 1:
+            out[other] = keys[0]
+    return out
 
 
 class Exploration:
@@ -294,8 +310,9 @@ class Exploration:
             return None
 
     def _one_by_one(self, first):
-        for key, value in first.flat.items():
-            if self.left() < self.seconds * 0.4:
+        # Shortened ones first: what stays constant of them would be the shortened number.
+        for key, value in sorted(first.flat.items(), key=lambda kv: kv[0] not in self.over):
+            if self.left() < self.seconds * 0.4 and key not in self.over:
                 self.untested.append(key)
                 continue
             found, same, failed = [], 0, 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Joins what generate.py measured to the table of core/arch/architectures.txt.
 
-usage: table.py FOLDER > core/arch/architectures.txt
+usage: table.py FOLDER BASES > core/arch/architectures.txt
 
 A section of the table:
 
@@ -139,15 +139,14 @@ def section(data, bases):
     return lines
 
 
-def main(folder, *others):
+def main(folder, bases_file):
     measured = read(folder)
-    bases = {}
-    for kind in reversed(ORDER):
-        for (k, type_), data in sorted(measured.items()):
-            if k == kind:
-                base = data if kind == "base" else base_of(data)
-                if base["rows"] and not (kind != "base" and ("base", type_) in measured):
-                    bases[type_] = base
+    with open(bases_file, encoding="utf-8") as file:
+        holders = json.load(file)
+    bases = {t: data for (kind, t), data in measured.items() if kind == "base"}
+    for type_, kind in holders.items():
+        if (kind, type_) in measured and type_ not in bases:
+            bases[type_] = base_of(measured[kind, type_])
     sections = collections.OrderedDict()
     seen = set()
     for kind in ORDER:

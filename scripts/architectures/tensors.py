@@ -6,7 +6,7 @@ import time
 
 import transformers
 
-from explore import LAYERS, Exploration, elements
+from explore import LAYERS, Exploration, elements, other_names
 from expressions import Budget, atoms_of, columns_of, find, is_word, parts_of
 
 NUMBER = re.compile(r"(?<=[._])\d+(?=[._]|$)|^\d+(?=\.)")
@@ -221,13 +221,23 @@ class Solver:
                 if 0 < i < self.e.singles and v != values[0]:
                     keys.update(self.e.owner[i])
         else:
-            keys = set(self.e.keys())
+            keys = self._changes(values, probes) or set(self.e.keys())
         text = self._cached(values, indexes, keys, probes)
         if text is None:
             self._give_up(keys)
             shape = next(iter(full.get(q, {})), ((),))[0]
             text = str(shape[d] if d < len(shape) else values[0])
         return text
+
+    @staticmethod
+    def _changes(values, probes):
+        """The keys that alone change a value of a row that the first probe lacks."""
+        keys, first = set(), probes[0].over
+        for probe, value in zip(probes, values):
+            changed = {k for k in {**probe.over, **first} if probe.over.get(k) != first.get(k)}
+            if value != values[0] and len(changed) == 1:
+                keys |= changed
+        return keys
 
     def _cached(self, values, indexes, keys, probes):
         key = (tuple(values), tuple(indexes))
@@ -335,9 +345,9 @@ def attribute_names(type_, nested):
     return out
 
 
-def describe(kind, name, seconds=14):
+def describe(kind, name, seconds):
     e = Exploration(kind, name, seconds)
-    Budget.end = time.process_time() + seconds
+    Budget.end = time.process_time() + seconds / 2
     solver = Solver(e)
     solver.full = e.type.look({}) if e.over else e.probes[0]
     full = solver.patterns.by(solver.full)
@@ -345,7 +355,7 @@ def describe(kind, name, seconds=14):
     rows = [solver.solve_row(q, full) for q in solver.names]
     defaults, nulls = closure(solver, rows)
     guards = solver.guards | set(e.untested)
-    aliases = attribute_names(name, e.type.nested)
+    aliases = {**attribute_names(name, e.type.nested), **other_names(name, e.probes[0].flat)}
     used = {re.sub(r"^#|\[.*|=.*", "", a) for a in defaults} | guards
     return {
         "type": name,

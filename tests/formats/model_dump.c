@@ -142,6 +142,7 @@ static const char *const format_names[] = {
     [GC_MODEL_GGUF] = "gguf",
     [GC_MODEL_ONNX] = "onnx",
     [GC_MODEL_PLAIN] = "plain",
+    [GC_MODEL_CONFIGURATION] = "configuration",
 };
 
 static void put_model(const struct gc_model *model, uint64_t ns, uint64_t cpu_ns, bool brief)

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Weights without files: by a configuration alone, by an index without its files, by a header alone."""
+import json
+import lzma
+import os
+import subprocess
+import sys
+
+import tap
+
+TOOL = os.path.join(tap.BUILD, "gpucache")
+ESTIMATES = os.path.join(tap.ROOT, "..", "shared", "data", "estimates")
+
+LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008,
+         "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 32000, "torch_dtype": "float16"}
+# Published configurations and numbers of parameters.
+PUBLISHED = [
+    (LLAMA, 6738415616),
+    ({"architectures": ["MistralForCausalLM"], "model_type": "mistral", "vocab_size": 32000, "torch_dtype": "bfloat16",
+      "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32,
+      "num_key_value_heads": 8}, 7241732096),
+    ({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024,
+      "vocab_size": 50257}, 124439808),
+    ({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
+      "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8,
+      "torch_dtype": "bfloat16", "vocab_size": 32000}, 46702792704),
+    ({"architectures": ["InternLM2ForCausalLM"], "model_type": "internlm2", "hidden_size": 4096, "intermediate_size": 14336,
+      "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 92544,
+      "torch_dtype": "bfloat16"}, 7737708544),
+    ({"architectures": ["BaichuanForCausalLM"], "model_type": "baichuan", "hidden_size": 5120, "intermediate_size": 13696,
+      "num_attention_heads": 40, "num_hidden_layers": 40, "vocab_size": 125696, "torch_dtype": "bfloat16"}, 13896668160),
+]
+
+
+def put(folder, name, value):
+    path = os.path.join(folder, name)
+    with open(path, "wb") as file:
+        file.write(value if isinstance(value, bytes) else json.dumps(value).encode())
+    return path
+
+
+def estimate(path, *options):
+    done = subprocess.run([TOOL, "estimate", path, "--json", "--seq-len", "16", *options], capture_output=True, text=True,
+                          timeout=50, check=False)
+    if done.returncode != 0:
+        raise tap.Refused(done.stderr.strip())
+    return json.loads(done.stdout)
+
+
+def is_told(got):
+    return "weight_bytes" in got["lower_bounds"]
+
+
+def has_note(got, *words):
+    return any(all(word in note for word in words) for note in got["warnings"])
+
+
+def published(folder):
+    for config, parameters in PUBLISHED:
+        size = 4 if "torch_dtype" not in config else 2
+        for path in (put(folder, "config.json", config), folder, put(folder, "other.json", config)):
+            got = estimate(path)
+            tap.equal((got["parameters"], got["weight_bytes"], is_told(got)), (parameters, size * parameters, False), path)
+        os.remove(os.path.join(folder, "other.json"))
+    got = estimate(put(folder, "config.json", LLAMA), "--dtype", "f32")
+    tap.equal(got["weight_bytes"], 4 * 6738415616)
+
+
+def never_silent(folder):
+    """Values that the rows do not cover."""
+    got = estimate(put(folder, "config.json", {**LLAMA, "architectures": ["LlamaForNothing"]}))
+    tap.equal((is_told(got), has_note(got, "LlamaForNothing", "lower bound")), (True, True), got["warnings"])
+    got = estimate(put(folder, "config.json", {**LLAMA, "architectures": ["XyzModel"], "model_type": "xyz"}))
+    tap.equal((is_told(got), has_note(got, "XyzModel", "is not known")), (True, True), got["warnings"])
+    got = estimate(put(folder, "config.json", {**LLAMA, "num_hidden_layers": [32]}))
+    tap.equal((is_told(got), has_note(got, "does not follow")), (True, True), got["warnings"])
+    internlm = {**PUBLISHED[4][0], "bias": True}
+    got = estimate(put(folder, "config.json", internlm))
+    tap.equal((is_told(got), has_note(got, "bias")), (True, True), got["warnings"])
+    # null is a value of its own: as many as heads
+    got = estimate(put(folder, "config.json", {**LLAMA, "num_key_value_heads": None, "head_dim": None}))
+    tap.equal((got["parameters"], is_told(got)), (6738415616, False))
+
+
+def header(tensors):
+    text = json.dumps(tensors).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+def index_alone(folder):
+    names = {f"model.layers.{i}.w": "model-00001-of-00002.safetensors" for i in range(3)}
+    index = {"metadata": {"total_size": 13476831232}, "weight_map": names}
+    path = put(folder, "model.safetensors.index.json", index)
+    got = estimate(path)
+    tap.equal((got["weight_bytes"], is_told(got), got["tensors"]), (13476831232, False, 3), got["warnings"])
+    put(folder, "config.json", LLAMA)
+    got = estimate(folder)
+    tap.equal((got["weight_bytes"], has_note(got, "the index states")), (13476831232, False), got["warnings"])
+    index["metadata"]["total_size"] = 7000000000
+    put(folder, "model.safetensors.index.json", index)
+    got = estimate(folder)
+    tap.equal((got["weight_bytes"], has_note(got, "7000000000", "13476831232")), (7000000000, True), got["warnings"])
+    tap.equal(sum(device["weight_bytes"] for device in estimate(folder, "--devices", "2")["devices"]), 7000000000)
+    # with one of its files it is read as before
+    put(folder, "model-00001-of-00002.safetensors", header({}))
+    tap.refused(path, "is not in")
+
+
+def header_alone(folder):
+    entry = {"dtype": "F16", "shape": [1000, 1000], "data_offsets": [0, 2000000]}
+    path = put(folder, "model.safetensors", header({"model.embed_tokens.weight": entry}))
+    got = estimate(path)
+    tap.equal((got["weight_bytes"], is_told(got), has_note(got, "header alone")), (2000000, False, True), got["warnings"])
+    put(folder, "model.safetensors", header({"model.embed_tokens.weight": entry}) + b"\0" * 1000)
+    tap.refused(path, "cut short")
+
+
+def files_against_configuration(folder):
+    config = {**LLAMA, "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1,
+              "vocab_size": 10}
+    shapes = {"model.embed_tokens": [10, 8], "model.norm": [8], "lm_head": [10, 8], "model.layers.0.self_attn.q_proj": [8, 8],
+              "model.layers.0.self_attn.k_proj": [8, 8], "model.layers.0.self_attn.v_proj": [8, 8],
+              "model.layers.0.self_attn.o_proj": [8, 8], "model.layers.0.mlp.gate_proj": [16, 8],
+              "model.layers.0.mlp.up_proj": [16, 8], "model.layers.0.mlp.down_proj": [8, 16],
+              "model.layers.0.input_layernorm": [8], "model.layers.0.post_attention_layernorm": [8]}
+    put(folder, "config.json", config)
+    for extra in (0, 5):
+        tensors, at = {}, 0
+        for name, shape in {**shapes, **({"extra": [extra]} if extra else {})}.items():
+            size = 2
+            for dim in shape:
+                size *= dim
+            tensors[name + ".weight"] = {"dtype": "F16", "shape": shape, "data_offsets": [at, at + size]}
+            at += size
+        put(folder, "model.safetensors", header(tensors) + b"\0" * at)
+        got = estimate(folder)
+        tap.equal((got["weight_bytes"], has_note(got, "the configuration describes")), (at, bool(extra)), got["warnings"])
+
+
+def shared_configurations(_):
+    """The published and generated configurations beside the project, against transformers' own bytes."""
+    try:
+        cases = json.load(open(os.path.join(ESTIMATES, "oracle.json"), encoding="utf-8"))["cases"]
+        configs = json.loads(lzma.open(os.path.join(ESTIMATES, "configs.json.xz")).read())
+    except FileNotFoundError:
+        return "no ../shared/data/estimates: configurations of 309 models are not compared"
+    exact, told, wrong = 0, [], []
+    for name, case in cases.items():
+        if case["weights"] < 10000000:  # a stub in place of its weights
+            continue
+        with tap.tempfile.TemporaryDirectory(prefix="gpucache-test.") as folder:
+            got = estimate(put(folder, "config.json", configs[name]))
+        if is_told(got):
+            told.append(name)
+        elif got["weight_bytes"] in (case["file"], case["weights"]):
+            exact += 1
+        else:
+            wrong.append((name, got["weight_bytes"], case["file"]))
+    print(f"# {exact} exact, {len(told)} told: {' '.join(told)}")
+    tap.equal(wrong, [], "silently wrong")
+    if exact < TARGET * (exact + len(told)):
+        raise AssertionError(f"{exact} exact, {len(told)} told")
+    return None
+
+
+TARGET = 0.8
+
+if __name__ == "__main__":
+    sys.exit(tap.run([published, never_silent, index_alone, header_alone, files_against_configuration, shared_configurations]))
