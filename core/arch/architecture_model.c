@@ -6,6 +6,7 @@
 #include "core/base/region.h"
 #include "core/io/text.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #define MEMORY_MAX (UINT64_C(512) << 20)
@@ -16,6 +17,8 @@ struct maker {
     struct gc_region region;
     struct gc_architecture architecture;
     enum gc_dtype dtype;
+    enum gc_dtype packed; /* of matrices of layers; GC_DTYPE_NONE: the same */
+    bool is_experts_alone;
     struct gc_architecture_row *rows;
     uint32_t row_count;
     uint32_t row_room;
@@ -50,6 +53,79 @@ static enum gc_dtype dtype_of(const struct gc_model *model)
         }
     }
     return GC_DTYPE_F32;
+}
+
+/* How matrices of the layers are stored, by quantization_config. */
+struct storage {
+    const char *methods;
+    enum gc_dtype dtype;
+    bool is_experts_alone; /* and then exact: a type of blocks with their scales */
+};
+
+static const struct storage storages[] = {
+    {"mxfp4", GC_DTYPE_MXFP4, true},
+    {"fp8, fbgemm_fp8, finegrained_fp8", GC_DTYPE_F8_E4M3, false},
+    {"awq, gptq, bitsandbytes, compressed-tensors, auto-round, hqq", GC_DTYPE_I4, false},
+};
+
+static enum gc_dtype dtype_of_bits(const struct gc_model *model, enum gc_dtype otherwise)
+{
+    const struct gc_meta_value *bits = gc_model_find_meta(model, "quantization_config.bits");
+    const struct gc_meta_value *is_8 =
+        gc_model_find_meta(model, "quantization_config.load_in_8bit");
+    uint64_t number = 0;
+    if (is_8 != NULL && is_8->kind == GC_META_BOOL && is_8->unsigned_value != 0)
+        return GC_DTYPE_I8;
+    if (bits != NULL && gc_meta_uint(bits, &number) && otherwise == GC_DTYPE_I4)
+        return number == 8 ? GC_DTYPE_I8 : number < 4 ? GC_DTYPE_I2 : GC_DTYPE_I4;
+    return otherwise;
+}
+
+/* Sets maker->packed; the weights are then a lower bound, but for blocks of known form. */
+static void set_storage(struct maker *maker, const struct gc_model *model, struct gc_notes *notes,
+                        bool *is_exact)
+{
+    char shown[64];
+    const struct gc_meta_value *method =
+        gc_model_find_meta(model, "quantization_config.quant_method");
+    maker->packed = GC_DTYPE_NONE;
+    if (method == NULL || method->kind != GC_META_TEXT)
+        return;
+    const size_t length = strlen(method->text);
+    for (size_t i = 0; i < sizeof(storages) / sizeof(storages[0]); i++) {
+        if (gc_text_find_word(storages[i].methods, method->text, length) < 0)
+            continue;
+        maker->packed = dtype_of_bits(model, storages[i].dtype);
+        maker->is_experts_alone = storages[i].is_experts_alone;
+        if (storages[i].is_experts_alone)
+            return;
+    }
+    *is_exact = false;
+    gc_notes_add(notes, "weights are quantised (",
+                 gc_text_printable(method->text, length, shown, sizeof(shown)), "): ",
+                 maker->packed != GC_DTYPE_NONE
+                     ? "a lower bound, each matrix of a layer without its scales, in "
+                     : "not computed: counted in ",
+                 gc_dtype_name(maker->packed != GC_DTYPE_NONE ? maker->packed : maker->dtype),
+                 NULL);
+}
+
+static bool is_of_experts(const struct gc_architecture_row *row)
+{
+    static const char experts[] = "experts.";
+    const size_t length = sizeof(experts) - 1;
+    for (size_t i = 0; i + length <= row->name_length; i++) {
+        if (memcmp(row->name + i, experts, length) == 0)
+            return !gc_text_has_ending(row->name, row->name_length, "bias");
+    }
+    return false;
+}
+
+static bool is_packed_row(const struct maker *maker, const struct gc_architecture_row *row)
+{
+    return maker->packed != GC_DTYPE_NONE && row->dtype == GC_DTYPE_NONE && row->dim_count >= 2 &&
+           memchr(row->name, '{', row->name_length) != NULL &&
+           (!maker->is_experts_alone || is_of_experts(row));
 }
 
 /* ---- rows ---- */
@@ -154,7 +230,9 @@ static enum gc_status size_tensor(const struct maker *maker, const struct gc_arc
         if (!gc_mul_u64(tensor->elements, row->dims[i], &tensor->elements))
             return GC_OVERFLOW;
     }
-    tensor->dtype = row->dtype != GC_DTYPE_NONE ? row->dtype : maker->dtype;
+    tensor->dtype = is_packed_row(maker, row)     ? maker->packed
+                    : row->dtype != GC_DTYPE_NONE ? row->dtype
+                                                  : maker->dtype;
     return gc_dtype_bytes(tensor->dtype, tensor->elements, &tensor->bytes) ? GC_OK : GC_OVERFLOW;
 }
 
@@ -254,6 +332,7 @@ enum gc_status gc_architecture_open(const struct gc_model *model, struct gc_note
     maker->region = region;
     maker->visitor.take = take_row;
     maker->dtype = dtype_of(model);
+    set_storage(maker, model, notes, &is_exact);
     maker->architecture.model = *model;
     memset(&maker->architecture.model.totals, 0, sizeof(maker->architecture.model.totals));
     status = gc_architecture_visit(&scope, &maker->visitor, notes, &is_exact);

@@ -9,6 +9,7 @@ import math
 import random
 import re
 import signal
+import sys
 import time
 
 import torch
@@ -115,15 +116,24 @@ class Type:
         self.model_class = getattr(transformers, self.architecture)
         self.given = transformers.AutoConfig.for_model(name).to_dict()
         self.nested = nested_types(self.given)
-        self.base = self.given
+        self.base, self.reads = self.given, []
         try:  # as in files: an object is there, and its class gives what it lacks
             completed = transformers.AutoConfig.for_model(name, **self._nest({})).to_dict()
             self.look({})
             self.base = completed
         except Exception:
             self.nested = {}
+        self.reads = self._reads()
         self.included = {}
         self._include()
+
+    def _reads(self):
+        """Values that the model's code takes where a configuration has them, though its class does not know them."""
+        code = inspect.getsource(sys.modules[self.model_class.__module__])
+        known = inspect.getsource(type(transformers.AutoConfig.for_model(self.name)))
+        names = set(re.findall(r"""getattr\(\s*(?:self\.)?\w*config\w*,\s*["'](\w+)["']""", code))
+        flat = flatten(self.base)
+        return sorted(n for n in names if n not in flat and not IGNORED.search(n) and not re.search(rf"\b{n}\b", known))
 
     def _include(self):
         """Finds the objects whose type's model without a head is a part of this model: its tensors are left out, and
@@ -193,7 +203,8 @@ class Type:
         if getattr(self, "included", None):
             prefixes = tuple(self.included.values())
             tensors = [t for t in tensors if not t[0].startswith(prefixes)]
-        return Probe(over, flatten(config.to_dict()), tensors)
+        flat = {**dict.fromkeys(self.reads), **flatten(config.to_dict())}
+        return Probe(over, flat, tensors)
 
 
 def tensors_of(model, dtype):
@@ -281,7 +292,8 @@ class Exploration:
         self.type = Type(kind, name)
         self.start, self.seconds = time.process_time(), seconds
         self.over = {}
-        self._shorten()
+        if seconds > 0:
+            self._shorten()
         first = self.type.look(self.over)
         self.probes, self.owner = [first], [()]
         self.good, self.quiet, self.stuck, self.untested, self.nulls = {}, {}, [], [], {}
@@ -312,7 +324,7 @@ class Exploration:
     def _one_by_one(self, first):
         # Shortened ones first: what stays constant of them would be the shortened number.
         for key, value in sorted(first.flat.items(), key=lambda kv: kv[0] not in self.over):
-            if self.left() < self.seconds * 0.4 and key not in self.over:
+            if (self.left() < self.seconds * 0.4 and key not in self.over) or self.seconds == 0:
                 self.untested.append(key)
                 continue
             found, same, failed = [], 0, 0

@@ -147,10 +147,15 @@ class Budget:
     """Seconds of the processor for all searches of a process; then only the quick ones are made."""
 
     end = float("inf")
+    more = 0.0
 
     @classmethod
     def is_spent(cls):
         return time.process_time() > cls.end
+
+    @classmethod
+    def is_overdrawn(cls):
+        return time.process_time() > cls.end + cls.more
 
 
 def find(wanted, atoms, depth=3, seconds=2.0):
@@ -158,6 +163,8 @@ def find(wanted, atoms, depth=3, seconds=2.0):
     wanted = tuple(number(w) for w in wanted)
     if len(set(wanted)) == 1:
         return str(wanted[0]) if isinstance(wanted[0], int) else f"{wanted[0].numerator}/{wanted[0].denominator}"
+    if Budget.is_overdrawn():
+        return None
     products = Products(atoms, len(wanted), depth)
     for name, column in products.rows:
         coefficient = proportional(wanted, column)

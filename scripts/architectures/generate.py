@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Measures model types of transformers: one JSON file a type in a folder, for table.py.
 
-usage: generate.py FOLDER KIND [TYPE…]     KIND: causal, vlm, multimodal, s2s, speech, base
+usage: generate.py [--plain] FOLDER KIND [TYPE…]     KIND: causal, vlm, multimodal, s2s, speech, base
 
-Types with a file are left out. Needs torch and transformers; each type is a process of its own, forked after the
+--plain measures a type with the class's own values alone, in a second: its rows are exact for these, and told to be
+uncertain for others. Types with a file are left out, unless it is a plain one and this run is not. Needs torch and transformers; each type is a process of its own, forked after the
 imports."""
 
 import json
@@ -31,10 +32,10 @@ transformers.logging.set_verbosity_error()
 SECONDS = {"causal": 9, "vlm": 8, "multimodal": 8, "s2s": 8, "speech": 8, "base": 4}
 
 
-def measure(folder, kind, name):
+def measure(folder, kind, name, plain):
     path = os.path.join(folder, f"{kind}.{name}.json")
     start = time.time()
-    out = tensors.describe(kind, name, SECONDS[kind])
+    out = tensors.describe(kind, name, 0 if plain else SECONDS[kind])
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(out, file)
     os.rename(path + ".new", path)
@@ -42,12 +43,12 @@ def measure(folder, kind, name):
           list(out["guards"])[:12], "probes", out["probes"], "exploring", out["seconds"], "all", round(time.time() - start, 1), flush=True)
 
 
-def run(folder, kind, name, limit=240):
+def run(folder, kind, name, plain, limit=240):
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            measure(folder, kind, name)
+            measure(folder, kind, name, plain)
             status = 0
         except BaseException as error:
             print(kind, name, "FAILED", repr(error)[:200], traceback.format_exc().splitlines()[-3].strip()[-90:], flush=True)
@@ -63,12 +64,23 @@ def run(folder, kind, name, limit=240):
     print(kind, name, "FAILED: slow", flush=True)
 
 
-def main(folder, kind, *names):
+def is_done(folder, kind, name, plain):
+    path = os.path.join(folder, f"{kind}.{name}.json")
+    if not os.path.exists(path):
+        return False
+    with open(path, encoding="utf-8") as file:
+        data = json.load(file)
+        return plain or ("reads" in data and not data.get("plain"))
+
+
+def main(*arguments):
+    plain = arguments[:1] == ("--plain",)
+    folder, kind, *names = arguments[plain:]
     os.makedirs(folder, exist_ok=True)
     explore.Type("causal", "llama")  # what all models import, once
     for name in names or getattr(modeling_auto, explore.MAPPINGS[kind]):
-        if not os.path.exists(os.path.join(folder, f"{kind}.{name}.json")):
-            run(folder, kind, name)
+        if not is_done(folder, kind, name, plain):
+            run(folder, kind, name, plain)
 
 
 if __name__ == "__main__":

@@ -347,7 +347,7 @@ def attribute_names(type_, nested):
 
 def describe(kind, name, seconds):
     e = Exploration(kind, name, seconds)
-    Budget.end = time.process_time() + seconds / 2
+    Budget.end, Budget.more = time.process_time() + seconds / 2, seconds / 2
     solver = Solver(e)
     solver.full = e.type.look({}) if e.over else e.probes[0]
     full = solver.patterns.by(solver.full)
@@ -359,6 +359,8 @@ def describe(kind, name, seconds):
     used = {re.sub(r"^#|\[.*|=.*", "", a) for a in defaults} | guards
     return {
         "type": name,
+        "plain": seconds == 0,
+        "reads": e.type.reads,
         "kind": kind,
         "architecture": e.type.architecture,
         "prefix": getattr(e.type.model_class, "base_model_prefix", ""),

@@ -82,6 +82,24 @@ def never_silent(folder):
     tap.equal((got["parameters"], is_told(got)), (6738415616, False))
 
 
+def quantised(folder):
+    """Blocks of a known form are exact, other types a lower bound."""
+    gpt_oss = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880,
+               "num_hidden_layers": 24, "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 201088,
+               "num_local_experts": 32, "torch_dtype": "bfloat16", "quantization_config": {"quant_method": "mxfp4"}}
+    got = estimate(put(folder, "config.json", gpt_oss))
+    experts = 24 * 32 * 3 * 2880 * 2880
+    # the index of the published 20B model states 13761264768 bytes
+    tap.equal((got["weight_bytes"], is_told(got)), (13761264768, False), got["warnings"])
+    tap.equal(got["parameters"] > experts, True)
+    fp8 = estimate(put(folder, "config.json", {**LLAMA, "quantization_config": {"quant_method": "fp8"}}))
+    int4 = estimate(put(folder, "config.json", {**LLAMA, "quantization_config": {"quant_method": "gptq", "bits": 4}}))
+    outside = 2 * 2 * 32000 * 4096 + 2 * 65 * 4096
+    matrices = 6738415616 - outside // 2
+    tap.equal((fp8["weight_bytes"], is_told(fp8)), (outside + matrices, True), fp8["warnings"])
+    tap.equal((int4["weight_bytes"], is_told(int4)), (outside + matrices // 2, True), int4["warnings"])
+
+
 def header(tensors):
     text = json.dumps(tensors).encode()
     return len(text).to_bytes(8, "little") + text
@@ -166,4 +184,4 @@ def shared_configurations(_):
 TARGET = 0.8
 
 if __name__ == "__main__":
-    sys.exit(tap.run([published, never_silent, index_alone, header_alone, files_against_configuration, shared_configurations]))
+    sys.exit(tap.run([published, never_silent, quantised, index_alone, header_alone, files_against_configuration, shared_configurations]))
