@@ -31,7 +31,7 @@ IGNORED = re.compile(
     r"min_length|num_return|diversity|bos|eos|pad_token|id2label|label2id|pretraining_tp|router_jitter|aux_loss|loss_|"
     r"_id$|rope_theta|_range$|_std$|softcap|scaling$|rope_parameters|dtype|_factor_min|^architectures$|\.architectures$|"
     r"model_type$|_attn_implementation|_name_or_path|generation_config|quantization_config|special_tokens|image_mean|"
-    r"image_std|^suppress_tokens|begin_suppress)"
+    r"image_std|^suppress_tokens|begin_suppress|attention_types|time_step_limit)"
 )
 LAYERS = re.compile(
     r"(^|\.)(num_hidden_layers|n_layers?|num_layers|encoder_layers|decoder_layers|num_decoder_layers|"
