@@ -171,7 +171,6 @@ static void set_kind(const struct gc_arch *arch, struct gc_layers *layers, uint3
     struct gc_layer *layer = &layers->items[index];
     const enum gc_arch_kind kind = kind_of(arch, index);
     const bool is_hybrid = kind == GC_ARCH_KIND_HYBRID;
-    layer->dense = true;
     switch (kind) {
     case GC_ARCH_KIND_UNKNOWN:
         layers->unknown |= GC_UNKNOWN_KINDS;
@@ -277,6 +276,21 @@ static bool may_have_experts(const struct gc_arch *arch, uint32_t index)
     return !names_experts || (index < count && kinds[index] == GC_ARCH_KIND_EXPERTS);
 }
 
+/* Where the kinds name feed-forward layers, only these have a feed-forward part. Mamba's own layers
+ * have none; Zamba's have it with the attention. */
+static bool has_forward(const struct gc_arch *arch, const struct gc_layer *layer, uint32_t index)
+{
+    uint32_t count;
+    const uint32_t *kinds = gc_arch_items(arch, GC_ARCH_KINDS, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (kinds[i] == GC_ARCH_KIND_DENSE || kinds[i] == GC_ARCH_KIND_EXPERTS)
+            return index < count && kinds[index] == GC_ARCH_KIND_DENSE;
+    }
+    if (is_type(arch, "mamba, mamba2, falcon_mamba"))
+        return false;
+    return layer->has_attention || !is_type(arch, "zamba, zamba2");
+}
+
 static void set_experts(const struct gc_arch *arch, struct gc_layers *layers)
 {
     layers->experts = gc_arch_number(arch, GC_ARCH_EXPERTS, 0);
@@ -285,11 +299,14 @@ static void set_experts(const struct gc_arch *arch, struct gc_layers *layers)
     layers->expert_intermediate = gc_arch_number(arch, GC_ARCH_EXPERT_INTERMEDIATE,
                                                  gc_arch_number(arch, GC_ARCH_INTERMEDIATE, 0));
     layers->shared_intermediate = gc_arch_number(arch, GC_ARCH_SHARED_INTERMEDIATE, 0);
+    for (uint32_t i = 0; i < layers->count; i++)
+        layers->items[i].dense = has_forward(arch, &layers->items[i], i);
     if (layers->experts < 2)
         return;
     for (uint32_t i = 0; i < layers->count; i++) {
         if (may_have_experts(arch, i) && has_experts(arch, i)) {
             layers->items[i].experts = true;
+            layers->items[i].dense = false;
             layers->expert_layer_count++;
         }
     }
@@ -580,4 +597,29 @@ void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct
         gc_notes_add(notes, "some layers have values of their own: not read", NULL);
     }
     set_pair(arch, layers, notes);
+}
+
+static bool has_part(const struct gc_layer *layer, enum gc_layer_part part)
+{
+    switch (part) {
+    case GC_LAYER_DENSE:
+        return layer->dense;
+    case GC_LAYER_EXPERTS:
+        return layer->experts;
+    case GC_LAYER_ATTENTION:
+        return layer->has_attention;
+    case GC_LAYER_STATE:
+        return layer->state != GC_STATE_NONE && layer->state != GC_STATE_CONVOLUTION;
+    case GC_LAYER_CONVOLUTION:
+        return layer->state == GC_STATE_CONVOLUTION;
+    }
+    return false;
+}
+
+uint32_t gc_layers_count(const struct gc_layers *layers, enum gc_layer_part part)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < layers->count; i++)
+        count += has_part(&layers->items[i], part);
+    return count;
 }

@@ -32,7 +32,7 @@ struct gc_layer {
     bool is_mla;    /* keys and values as one latent of rank kv_rank with a rotary part */
     bool shares_kv; /* uses an earlier layer's keys and values */
     bool experts;
-    bool dense; /* has a feed-forward part of its own */
+    bool dense; /* has a feed-forward part without experts */
     uint8_t state;
     uint32_t window; /* tokens kept at most; 0: all */
     uint32_t heads;
@@ -77,5 +77,17 @@ struct gc_layers {
 
 /* Never fails: missing values show in `unknown` and in the notes. */
 void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct gc_notes *notes);
+
+/* A part of a layer; a layer may have several. */
+enum gc_layer_part {
+    GC_LAYER_DENSE,   /* a feed-forward part without experts */
+    GC_LAYER_EXPERTS, /* a feed-forward part of experts */
+    GC_LAYER_ATTENTION,
+    GC_LAYER_STATE,       /* a state space, linear attention, a recurrent unit */
+    GC_LAYER_CONVOLUTION, /* a gated short convolution */
+};
+
+/* The number of layers with this part. Pure. */
+uint32_t gc_layers_count(const struct gc_layers *layers, enum gc_layer_part part);
 
 #endif

@@ -431,6 +431,40 @@ static void working_set_of_a_layer(void **state)
     assert_int_equal(bytes, 100 * 24);
 }
 
+static void assert_counts(uint32_t dense, uint32_t experts, uint32_t attention, uint32_t state,
+                          uint32_t convolution)
+{
+    assert_int_equal(gc_layers_count(&layers, GC_LAYER_DENSE), dense);
+    assert_int_equal(gc_layers_count(&layers, GC_LAYER_EXPERTS), experts);
+    assert_int_equal(gc_layers_count(&layers, GC_LAYER_ATTENTION), attention);
+    assert_int_equal(gc_layers_count(&layers, GC_LAYER_STATE), state);
+    assert_int_equal(gc_layers_count(&layers, GC_LAYER_CONVOLUTION), convolution);
+}
+
+/* Jamba has a feed-forward part in every layer, Nemotron-H a layer for each part, Mamba none. */
+static void layers_are_counted_by_part(void **state)
+{
+    (void)state;
+    make(GC_ARCH_NAMES_HF,
+         "model_type=jamba num_hidden_layers=32 hidden_size=4096 num_attention_heads=32 "
+         "num_experts=16 num_experts_per_tok=2 expert_layer_period=2 expert_layer_offset=1 "
+         "attn_layer_period=8 attn_layer_offset=4 mamba_d_state=16 intermediate_size=14336");
+    assert_counts(16, 16, 4, 28, 0);
+    make(GC_ARCH_NAMES_HF, "model_type=nemotron_h num_hidden_layers=9 hidden_size=4096 "
+                           "num_attention_heads=32 n_routed_experts=8 num_experts_per_tok=2 "
+                           "ssm_state_size=128 hybrid_override_pattern=MM-M*-MEM");
+    assert_counts(2, 1, 1, 5, 0);
+    make(GC_ARCH_NAMES_HF, "model_type=deepseek_v3 num_hidden_layers=61 hidden_size=7168 "
+                           "num_attention_heads=128 n_routed_experts=256 num_experts_per_tok=8 "
+                           "first_k_dense_replace=3 kv_lora_rank=512 qk_rope_head_dim=64");
+    assert_counts(3, 58, 61, 0, 0);
+    make(GC_ARCH_NAMES_HF, "model_type=lfm2 num_hidden_layers=3 hidden_size=2048 conv_L_cache=3 "
+                           "num_attention_heads=32 layer_types=conv,full_attention,conv");
+    assert_counts(3, 0, 1, 0, 2);
+    make(GC_ARCH_NAMES_HF, "model_type=mamba num_hidden_layers=24 hidden_size=768 state_size=16");
+    assert_counts(0, 0, 0, 24, 0);
+}
+
 int main(void)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -447,6 +481,7 @@ int main(void)
         cmocka_unit_test(quantised_keys_and_values),
         cmocka_unit_test(what_is_missing_is_unknown),
         cmocka_unit_test(cross_attention_has_keys_and_values_of_its_own),
+        cmocka_unit_test(layers_are_counted_by_part),
         cmocka_unit_test(unclear_parts_are_reported),
         cmocka_unit_test(layers_by_names_of_few),
         cmocka_unit_test(attention_with_and_without_scores),
