@@ -110,10 +110,17 @@ static const struct kind_word kind_words[] = {
     {"mamba2", GC_ARCH_KIND_STATE},
     {"linear_attention", GC_ARCH_KIND_STATE},
     {"recurrent", GC_ARCH_KIND_STATE},
+    {"minimax_m3_sparse", GC_ARCH_KIND_FULL},
+    {"deepseek_sparse_attention", GC_ARCH_KIND_FULL},
+    {"qwen_sparse_attention", GC_ARCH_KIND_FULL},
+    {"reference_sliding_attention", GC_ARCH_KIND_FULL}, /* keeps the whole prompt */
     {"conv", GC_ARCH_KIND_CONVOLUTION},
     {"mlp", GC_ARCH_KIND_DENSE},
     {"moe", GC_ARCH_KIND_EXPERTS},
+    {"dense", GC_ARCH_KIND_DENSE},
+    {"sparse", GC_ARCH_KIND_EXPERTS},
     {"hybrid", GC_ARCH_KIND_HYBRID},
+    {"hybrid_sliding", GC_ARCH_KIND_HYBRID_WINDOW},
     /* One letter for each layer, as Nemotron-H spells it. */
     {"*", GC_ARCH_KIND_ATTENTION},
     {"M", GC_ARCH_KIND_STATE},
@@ -134,12 +141,19 @@ static char *word_of(struct gc_arch *config, enum gc_arch_key key)
 {
     if (key == GC_ARCH_TYPE)
         return config->type;
+    if (key == GC_ARCH_CLASS)
+        return config->class_name;
     return key == GC_ARCH_DTYPE ? config->dtype : config->quantisation;
 }
 
-static enum gc_status set_word(struct gc_arch *config, enum gc_arch_key key,
+/* Of a list the first word counts. */
+static enum gc_status set_word(struct gc_arch *config, enum gc_arch_key key, uint32_t index,
                                const struct gc_arch_value *value)
 {
+    if (index != GC_ARCH_SINGLE && key != GC_ARCH_CLASS)
+        return GC_FORMAT;
+    if (index != GC_ARCH_SINGLE && index > 0)
+        return GC_OK;
     if (value->type != GC_ARCH_VALUE_TEXT)
         return GC_FORMAT;
     char *word = word_of(config, key);
@@ -214,13 +228,16 @@ enum gc_status gc_arch_config_set(struct gc_arch *config, const struct gc_arch_p
     enum gc_status status;
     if (place->rank < field->rank || value->type == GC_ARCH_VALUE_NULL)
         return GC_OK;
+    /* The class is the whole model's, not that of its language model. */
+    if (place->key == GC_ARCH_CLASS && place->rank >= RANK_OBJECT)
+        return GC_OK;
     /* A decoder's own object has is_encoder_decoder false; the outer model still has an encoder. */
     if (place->key == GC_ARCH_ENCODER_DECODER && field->known && field->value != 0)
         return GC_OK;
     field->rank = place->rank;
     switch (rows[place->key].type) {
     case GC_ARCH_TYPE_WORD:
-        status = set_word(config, place->key, value);
+        status = set_word(config, place->key, index, value);
         break;
     case GC_ARCH_TYPE_KINDS:
         status = set_kinds(config, place->key, index, value);
@@ -241,7 +258,7 @@ const char *gc_arch_key_accepts(enum gc_arch_key key, char text[GC_ARCH_ACCEPTS_
         [GC_ARCH_TYPE_LAYERS] = "an integer, or one for each layer",
         [GC_ARCH_TYPE_INDEXES] = "a list of layer numbers",
         [GC_ARCH_TYPE_KINDS] = "a word for each layer, at most 1024",
-        [GC_ARCH_TYPE_WORD] = "a word of at most 47 characters",
+        [GC_ARCH_TYPE_WORD] = "a word of at most 95 characters",
     };
     const enum gc_arch_key_type type = rows[key].type;
     const bool has_range =
@@ -277,8 +294,10 @@ bool gc_arch_layer_number(const struct gc_arch *config, enum gc_arch_key key, ui
         *value = items[index];
         return true;
     }
+    if (!config->fields[key].known)
+        return false;
     *value = config->fields[key].value;
-    return config->fields[key].known;
+    return true;
 }
 
 /* ---- values ---- */
@@ -367,17 +386,90 @@ static bool is_needed(const struct gc_arch *arch, enum gc_arch_key key)
     return key != GC_ARCH_MULTI_QUERY || !gc_arch_known(arch, GC_ARCH_KV_HEADS);
 }
 
-/* ---- encoder and decoder ---- */
+/* ---- the cache ---- */
 
-bool gc_arch_is_pair(const struct gc_arch *arch)
+static bool has_any(const char *text, const char *const *parts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strstr(text, parts[i]) != NULL)
+            return true;
+    }
+    return false;
+}
+
+#define COUNT(parts) (sizeof(parts) / sizeof((parts)[0]))
+
+/* Classes that generate, by their names in transformers and in remote code. */
+static bool is_generating(const char *name)
+{
+    static const char *const parts[] = {
+        "ForCausalLM",     "LMHead",         "Generation",  "ImageTextToText", "Seq2Seq",
+        "VisionText2Text", "Vision2Text",    "Vision2Seq",  "SpeechToText",    "Text2Text",
+        "TextToSpeech",    "SpeechToSpeech", "TextToText",  "TextToWaveform",  "MTModel",
+        "EncoderDecoder",  "DoubleHeads",    "CausalModel", "ChatModel",       "ChatGLM"};
+    const size_t length = strlen(name);
+    return has_any(name, parts, COUNT(parts)) ||
+           (length > 7 && strcmp(name + length - 7, "Decoder") == 0);
+}
+
+/* Classes for one pass: a head for a task, an encoder. */
+static bool is_for_task(const char *name)
+{
+    static const char *const parts[] = {"For", "Encoder", "Backbone", "Embedding", "Retriev"};
+    return has_any(name, parts, COUNT(parts));
+}
+
+/* llama.cpp makes no memory for these (llama_model::create_memory). */
+static bool is_gguf_encoder(const struct gc_arch *arch)
 {
     static const char types[] =
-        "t5, mt5, umt5, bart, mbart, plbart, blenderbot, blenderbot-small, pegasus, marian, "
-        "m2m_100, whisper";
+        "bert, nomic-bert, nomic-bert-moe, jina-bert-v2, jina-bert-v3, neo-bert, eurobert, "
+        "modern-bert, gemma-embedding, t5encoder, wavtokenizer-dec, dream, llada, llada-moe, rnd1";
     const size_t length = strlen(arch->type);
-    return gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) != 0 && length > 0 &&
-           gc_text_find_word(types, arch->type, length) >= 0;
+    return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
 }
+
+/* Classes that generate and pass everything through again for each token. */
+static bool is_cacheless(const struct gc_arch *arch)
+{
+    static const char types[] = "openai-gpt, xlm, flaubert";
+    const size_t length = strlen(arch->type);
+    return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
+}
+
+/* Of a model without a head, or a configuration without a class. */
+static bool keeps_bare(const struct gc_arch *arch)
+{
+    const bool has_class = gc_arch_known(arch, GC_ARCH_CLASS);
+    const bool is_pair = gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) != 0;
+    if (!has_class && gc_arch_number(arch, GC_ARCH_DECODER, 1) == 0 && !is_pair)
+        return false;
+    if (gc_arch_known(arch, GC_ARCH_USE_CACHE))
+        return gc_arch_number(arch, GC_ARCH_USE_CACHE, 0) != 0;
+    if (!has_class)
+        return true;
+    return gc_arch_known(arch, GC_ARCH_VOCAB) && gc_arch_known(arch, GC_ARCH_KV_HEADS);
+}
+
+bool gc_arch_keeps_cache(const struct gc_arch *arch)
+{
+    const bool is_decoder = gc_arch_number(arch, GC_ARCH_DECODER, 0) != 0;
+    const bool is_pair = gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) != 0;
+    if (arch->is_gguf)
+        return gc_arch_number(arch, GC_ARCH_CAUSAL, 1) != 0 && !is_gguf_encoder(arch);
+    if (is_cacheless(arch))
+        return false;
+    /* BERT and its kin are decoders only where they are configured so. */
+    if (gc_arch_known(arch, GC_ARCH_TYPE_VOCAB) && !is_decoder && !is_pair)
+        return false;
+    if (is_generating(arch->class_name))
+        return true;
+    if (is_for_task(arch->class_name))
+        return false;
+    return is_decoder || keeps_bare(arch);
+}
+
+/* ---- encoder and decoder ---- */
 
 /* Sets `shared` to the decoder's own value where the configuration has one. */
 static void override_from(struct gc_arch *arch, enum gc_arch_key shared, enum gc_arch_key own)
@@ -395,10 +487,13 @@ static void default_to(struct gc_arch *arch, enum gc_arch_key own, enum gc_arch_
             (struct gc_arch_field){.value = arch->fields[shared].value, .known = true};
 }
 
+/* Of a decoder with layers of its own, with its encoder or without it. */
 static void complete_pair(struct gc_arch *arch)
 {
-    if (!gc_arch_is_pair(arch))
+    if (!gc_arch_keeps_cache(arch) || (!gc_arch_known(arch, GC_ARCH_DECODER_LAYERS) &&
+                                       gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) == 0))
         return;
+    default_to(arch, GC_ARCH_ENCODER_LAYERS, GC_ARCH_LAYER_COUNT);
     default_to(arch, GC_ARCH_ENCODER_HEADS, GC_ARCH_HEADS);
     default_to(arch, GC_ARCH_ENCODER_INTERMEDIATE, GC_ARCH_INTERMEDIATE);
     override_from(arch, GC_ARCH_LAYER_COUNT, GC_ARCH_DECODER_LAYERS);
@@ -511,6 +606,7 @@ void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_
         model->format == GC_MODEL_GGUF ? GC_ARCH_NAMES_GGUF : GC_ARCH_NAMES_HF;
     if (!model->has_config)
         return;
+    arch->is_gguf = names == GC_ARCH_NAMES_GGUF;
     for (uint32_t i = 0; i < model->meta_count; i++) {
         const struct gc_meta *meta = &model->metas[i];
         struct gc_arch_place place;

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define GC_ARCH_LAYER_MAX 1024U
-#define GC_ARCH_WORD_BYTES 48
+#define GC_ARCH_WORD_BYTES 96
 
 enum gc_arch_key {
 #define GC_ARCH_KEY(name, ...) GC_ARCH_##name,
@@ -58,9 +58,10 @@ enum gc_arch_kind {
     GC_ARCH_KIND_ATTENTION, /* attention; the window keys decide the kind */
     GC_ARCH_KIND_STATE, /* a state of fixed size: state space, linear attention, a recurrent unit */
     GC_ARCH_KIND_CONVOLUTION,
-    GC_ARCH_KIND_DENSE,   /* feed-forward only */
-    GC_ARCH_KIND_EXPERTS, /* experts only */
-    GC_ARCH_KIND_HYBRID,  /* state and attention in one layer */
+    GC_ARCH_KIND_DENSE,         /* feed-forward only */
+    GC_ARCH_KIND_EXPERTS,       /* experts only */
+    GC_ARCH_KIND_HYBRID,        /* state and attention in one layer */
+    GC_ARCH_KIND_HYBRID_WINDOW, /* state and attention to a sliding window in one layer */
 };
 
 /* One row of arch_keys.def. */
@@ -85,8 +86,10 @@ struct gc_arch {
     struct gc_arch_field fields[GC_ARCH_KEY_COUNT];
     uint32_t items[GC_ARCH_LIST_COUNT][GC_ARCH_LAYER_MAX]; /* by gc_arch_list */
     char type[GC_ARCH_WORD_BYTES];
+    char class_name[GC_ARCH_WORD_BYTES];
     char dtype[GC_ARCH_WORD_BYTES];
     char quantisation[GC_ARCH_WORD_BYTES];
+    bool is_gguf;
     bool has_own_layers; /* some layers have values of their own, which are not read */
 };
 
@@ -166,8 +169,9 @@ void gc_arch_note_adapters(const struct gc_model *model, struct gc_notes *notes)
 /* Sets the family's defaults only; for configurations made by hand. */
 void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes);
 
-/* True for families of an encoder and a decoder if the decoder is a plain stack and each layer has
- * cross attention of as many heads as its own attention, by the family's configuration class. */
-bool gc_arch_is_pair(const struct gc_arch *arch);
+/* True if a run keeps keys, values or states for the next token: of a class that generates, as its
+ * name says, and of a model without a head where its configuration has a use for a cache. Classes
+ * for other tasks never do. GGUF: as llama.cpp does. */
+bool gc_arch_keeps_cache(const struct gc_arch *arch);
 
 #endif

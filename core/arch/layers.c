@@ -126,9 +126,9 @@ static uint32_t window_of(const struct gc_arch *arch, enum gc_arch_kind kind, ui
 {
     const uint32_t window = (uint32_t)gc_arch_number(arch, GC_ARCH_WINDOW, 0);
     const uint32_t chunk = (uint32_t)gc_arch_number(arch, GC_ARCH_CHUNK, 0);
-    if (kind == GC_ARCH_KIND_FULL)
+    if (kind == GC_ARCH_KIND_FULL || kind == GC_ARCH_KIND_HYBRID)
         return 0;
-    if (kind == GC_ARCH_KIND_WINDOW)
+    if (kind == GC_ARCH_KIND_WINDOW || kind == GC_ARCH_KIND_HYBRID_WINDOW)
         return window;
     if (kind == GC_ARCH_KIND_CHUNK)
         return chunk;
@@ -170,13 +170,14 @@ static void set_kind(const struct gc_arch *arch, struct gc_layers *layers, uint3
 {
     struct gc_layer *layer = &layers->items[index];
     const enum gc_arch_kind kind = kind_of(arch, index);
-    const bool is_hybrid = kind == GC_ARCH_KIND_HYBRID;
+    const bool is_hybrid = kind == GC_ARCH_KIND_HYBRID || kind == GC_ARCH_KIND_HYBRID_WINDOW;
     switch (kind) {
     case GC_ARCH_KIND_UNKNOWN:
         layers->unknown |= GC_UNKNOWN_KINDS;
         break;
     case GC_ARCH_KIND_STATE:
     case GC_ARCH_KIND_HYBRID:
+    case GC_ARCH_KIND_HYBRID_WINDOW:
         layer->state = (uint8_t)state_kind(arch);
         break;
     case GC_ARCH_KIND_CONVOLUTION:
@@ -201,21 +202,25 @@ static void set_kinds(const struct gc_arch *arch, struct gc_layers *layers, stru
     for (uint32_t i = layers->count - (uint32_t)shared; i < layers->count; i++)
         layers->items[i].shares_kv = true;
     if (is_state_unclear(arch, layers)) {
-        layers->unknown |= GC_UNKNOWN_KV | GC_UNKNOWN_STATE;
+        layers->unknown |= GC_UNKNOWN_KEPT | GC_UNKNOWN_STATE;
         gc_notes_add(
             notes, "the configuration has a state but not its layers: attention is assumed for all",
             NULL);
     }
     if (is_window_unclear(arch)) {
-        layers->unknown |= GC_UNKNOWN_KV;
+        layers->unknown |= GC_UNKNOWN_KEPT;
         gc_notes_add(notes, "the configuration has a window but not its layers: assumed for all",
                      NULL);
     }
+    for (uint32_t i = 0; i < layers->count; i++) {
+        if (has_index(arch, GC_ARCH_CROSS_LAYERS, i))
+            layers->items[i].shares_kv = true;
+    }
     if (gc_arch_items(arch, GC_ARCH_CROSS_LAYERS, &count) != NULL && count > 0) {
-        layers->unknown |= GC_UNKNOWN_KV;
+        layers->unknown |= GC_UNKNOWN_KEPT;
         gc_notes_add(
             notes,
-            "layers that attend to images keep keys and values of them, how many is unknown: they are counted like the others",
+            "layers that attend to images keep keys and values of them: not counted, as how many images there are is unknown",
             NULL);
     }
     if (gc_arch_items(arch, GC_ARCH_KINDS, &count) != NULL && count != layers->count)
@@ -231,17 +236,6 @@ static void set_kinds(const struct gc_arch *arch, struct gc_layers *layers, stru
 
 /* ---- experts ---- */
 
-static bool is_listed(const struct gc_arch *arch, enum gc_arch_key key, uint32_t index)
-{
-    uint32_t count;
-    const uint32_t *items = gc_arch_items(arch, key, &count);
-    for (uint32_t i = 0; i < count; i++) {
-        if (items[i] == index)
-            return true;
-    }
-    return false;
-}
-
 /* By period n: DeepSeek's frequency counts from the first layer, Qwen's and Llama 4's step takes
  * the last of each n, Jamba's period begins at its offset. */
 static bool has_experts(const struct gc_arch *arch, uint32_t index)
@@ -251,9 +245,9 @@ static bool has_experts(const struct gc_arch *arch, uint32_t index)
     const uint64_t step = gc_arch_number(arch, GC_ARCH_EXPERT_STEP, 1);
     const uint64_t period = gc_arch_number(arch, GC_ARCH_EXPERT_PERIOD, 1);
     if (gc_arch_known(arch, GC_ARCH_EXPERT_LAYERS))
-        return is_listed(arch, GC_ARCH_EXPERT_LAYERS, index);
+        return has_index(arch, GC_ARCH_EXPERT_LAYERS, index);
     if (index < gc_arch_number(arch, GC_ARCH_DENSE_LAYERS, 0) ||
-        is_listed(arch, GC_ARCH_EXPERTLESS_LAYERS, index))
+        has_index(arch, GC_ARCH_EXPERTLESS_LAYERS, index))
         return false;
     if (gc_arch_layer_number(arch, GC_ARCH_EXPERT_FREQUENCY, index, &frequency)) {
         if (gc_arch_items(arch, GC_ARCH_EXPERT_FREQUENCY, &count) != NULL)
@@ -270,7 +264,11 @@ static bool may_have_experts(const struct gc_arch *arch, uint32_t index)
 {
     uint32_t count;
     const uint32_t *kinds = gc_arch_items(arch, GC_ARCH_KINDS, &count);
+    uint32_t forward_count;
+    const uint32_t *forward = gc_arch_items(arch, GC_ARCH_FORWARD_KINDS, &forward_count);
     bool names_experts = false;
+    if (forward != NULL)
+        return index < forward_count && forward[index] == GC_ARCH_KIND_EXPERTS;
     for (uint32_t i = 0; i < count; i++)
         names_experts = names_experts || kinds[i] == GC_ARCH_KIND_EXPERTS;
     return !names_experts || (index < count && kinds[index] == GC_ARCH_KIND_EXPERTS);
@@ -286,6 +284,9 @@ static bool has_forward(const struct gc_arch *arch, const struct gc_layer *layer
         if (kinds[i] == GC_ARCH_KIND_DENSE || kinds[i] == GC_ARCH_KIND_EXPERTS)
             return index < count && kinds[index] == GC_ARCH_KIND_DENSE;
     }
+    if (gc_arch_items(arch, GC_ARCH_FORWARD_KINDS, &count) != NULL)
+        return index >= count ||
+               gc_arch_items(arch, GC_ARCH_FORWARD_KINDS, &count)[index] != GC_ARCH_KIND_EXPERTS;
     if (is_type(arch, "mamba, mamba2, falcon_mamba"))
         return false;
     return layer->has_attention || !is_type(arch, "zamba, zamba2");
@@ -310,8 +311,6 @@ static void set_experts(const struct gc_arch *arch, struct gc_layers *layers)
             layers->expert_layer_count++;
         }
     }
-    if (layers->expert_intermediate == 0 || layers->experts_used == 0)
-        layers->unknown |= GC_UNKNOWN_WIDTHS;
 }
 
 /* ---- states ---- */
@@ -331,7 +330,13 @@ static uint64_t state_inner(const struct gc_arch *arch)
     return gc_arch_known(arch, GC_ARCH_HEADS) ? 0 : gc_arch_number(arch, GC_ARCH_INTERMEDIATE, 0);
 }
 
-/* Mamba (Gu and Dao, 2023) keeps inner × state and kernel - 1 columns of its convolution; Mamba 2
+/* Tokens of a convolution that are kept: transformers keeps the newest too, llama.cpp does not. */
+static uint64_t kept_tokens(const struct gc_arch *arch, uint64_t kernel)
+{
+    return arch->is_gguf ? gc_sub_or_zero_u64(kernel, 1) : kernel;
+}
+
+/* Mamba (Gu and Dao, 2023) keeps inner × state and the columns of its convolution; Mamba 2
  * convolves the inputs and outputs of the state's groups too. Gated delta networks are the same
  * with value heads for channels and keys for the state. */
 static bool set_space(const struct gc_arch *arch, struct gc_state_size *size, uint64_t *channels)
@@ -346,8 +351,8 @@ static bool set_space(const struct gc_arch *arch, struct gc_state_size *size, ui
         state = gc_arch_number(arch, GC_ARCH_LINEAR_KEY_DIM, 0);
         groups = gc_arch_number(arch, GC_ARCH_LINEAR_KEY_HEADS, 0);
     }
-    size->convolution = gc_sub_or_zero_u64(kernel, 1) * (inner + 2 * groups * state);
-    size->state = inner * state;
+    size->native = kept_tokens(arch, kernel) * (inner + 2 * groups * state);
+    size->wide = inner * state;
     *channels = inner;
     return kernel > 0 && inner > 0 && state > 0;
 }
@@ -357,7 +362,7 @@ static bool set_wkv(const struct gc_arch *arch, struct gc_state_size *size)
 {
     const uint64_t hidden = gc_arch_number(arch, GC_ARCH_HIDDEN, 0);
     const uint64_t head = gc_arch_number(arch, GC_ARCH_WKV_HEAD_DIM, 0);
-    size->state = head > 0 ? hidden * head + 2 * hidden : 5 * hidden;
+    size->wide = head > 0 ? hidden * head + 2 * hidden : 5 * hidden;
     return hidden > 0;
 }
 
@@ -366,8 +371,8 @@ static bool set_recurrent(const struct gc_arch *arch, struct gc_state_size *size
 {
     const uint64_t width = gc_arch_number(arch, GC_ARCH_RECURRENT_WIDTH, 0);
     const uint64_t kernel = gc_arch_number(arch, GC_ARCH_CONVOLUTION, 0);
-    size->convolution = gc_sub_or_zero_u64(kernel, 1) * width;
-    size->state = width;
+    size->native = gc_sub_or_zero_u64(kernel, 1) * width;
+    size->wide = width;
     return width > 0 && kernel > 0;
 }
 
@@ -375,7 +380,7 @@ static bool set_convolution(const struct gc_arch *arch, struct gc_state_size *si
 {
     const uint64_t hidden = gc_arch_number(arch, GC_ARCH_HIDDEN, 0);
     const uint64_t kernel = gc_arch_number(arch, GC_ARCH_SHORT_CONVOLUTION, 0);
-    size->convolution = gc_sub_or_zero_u64(kernel, 1) * hidden;
+    size->native = kept_tokens(arch, kernel) * hidden;
     return hidden > 0 && kernel > 0;
 }
 
@@ -383,14 +388,16 @@ static bool set_convolution(const struct gc_arch *arch, struct gc_state_size *si
 static void set_states(const struct gc_arch *arch, struct gc_layers *layers)
 {
     bool known[GC_STATE_KIND_COUNT] = {true};
+    struct gc_state_size sizes[GC_STATE_KIND_COUNT] = {0};
     known[GC_STATE_SPACE] =
-        set_space(arch, &layers->states[GC_STATE_SPACE], &layers->state_channels[GC_STATE_SPACE]);
-    known[GC_STATE_RECURRENT] = set_recurrent(arch, &layers->states[GC_STATE_RECURRENT]);
-    known[GC_STATE_WKV] = set_wkv(arch, &layers->states[GC_STATE_WKV]);
-    known[GC_STATE_CONVOLUTION] = set_convolution(arch, &layers->states[GC_STATE_CONVOLUTION]);
+        set_space(arch, &sizes[GC_STATE_SPACE], &layers->state_channels[GC_STATE_SPACE]);
+    known[GC_STATE_RECURRENT] = set_recurrent(arch, &sizes[GC_STATE_RECURRENT]);
+    known[GC_STATE_WKV] = set_wkv(arch, &sizes[GC_STATE_WKV]);
+    known[GC_STATE_CONVOLUTION] = set_convolution(arch, &sizes[GC_STATE_CONVOLUTION]);
     for (uint32_t i = 0; i < layers->count; i++) {
-        if (!known[layers->items[i].state])
-            layers->unknown |= GC_UNKNOWN_STATE;
+        struct gc_layer *layer = &layers->items[i];
+        layer->is_size_known = known[layer->state];
+        layer->size = sizes[layer->state];
     }
 }
 
@@ -412,19 +419,13 @@ static void set_encoder(const struct gc_arch *arch, struct gc_layers *layers)
                                .value_dim = (uint32_t)dim,
                                .intermediate = (uint32_t)width};
     if (heads == 0 || dim == 0 || width == 0)
-        layers->unknown |= GC_UNKNOWN_WIDTHS;
+        layers->unknown |= GC_UNKNOWN_ENCODER;
 }
 
 static void set_pair(const struct gc_arch *arch, struct gc_layers *layers, struct gc_notes *notes)
 {
-    if (gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) == 0)
+    if (gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) == 0 || !layers->has_kv_cache)
         return;
-    if (!gc_arch_is_pair(arch)) {
-        layers->unknown |= GC_UNKNOWN_ENCODER;
-        gc_notes_add(notes, "encoder and decoder: one of them and cross attention are not counted",
-                     NULL);
-        return;
-    }
     layers->has_cross_attention = true;
     layers->source_tokens = gc_arch_number(arch, GC_ARCH_SOURCE_POSITIONS, 0);
     set_encoder(arch, layers);
@@ -478,6 +479,10 @@ static void set_heads(const struct gc_arch *arch, struct gc_layer *layer, uint32
         kv_heads = 1;
     if (layer->window == 0)
         kv_heads = gc_arch_number(arch, GC_ARCH_GLOBAL_KV_HEADS, kv_heads);
+    else
+        kv_heads = gc_arch_number(arch, GC_ARCH_WINDOW_KV_HEADS, kv_heads);
+    if (layer->window > 0)
+        heads = gc_arch_number(arch, GC_ARCH_WINDOW_HEADS, heads);
     layer->heads = (uint32_t)heads;
     layer->kv_heads = (uint32_t)kv_heads;
 }
@@ -488,10 +493,7 @@ static void set_attention(const struct gc_arch *arch, struct gc_layers *layers, 
     set_heads(arch, layer, index);
     set_dims(arch, layer);
     layer->is_mla = layers->kv_rank > 0;
-    if (layer->heads == 0 || layer->key_dim == 0)
-        layers->unknown |= GC_UNKNOWN_WIDTHS;
-    if (!layer->is_mla && (layer->kv_heads == 0 || layer->key_dim == 0 || layer->value_dim == 0))
-        layers->unknown |= GC_UNKNOWN_KV;
+    layer->index_dim = (uint32_t)gc_arch_number(arch, GC_ARCH_INDEX_DIM, 0);
 }
 
 /* Multi-head latent attention (DeepSeek-V2, section 2.1): a token's keys and values are one latent
@@ -501,39 +503,16 @@ static void set_latent(const struct gc_arch *arch, struct gc_layers *layers)
     const uint64_t nope = gc_arch_number(arch, GC_ARCH_NOPE_DIM, 0);
     layers->kv_rank = gc_arch_number(arch, GC_ARCH_KV_RANK, 0);
     layers->rope_dim = gc_arch_number(arch, GC_ARCH_ROPE_DIM, 0);
-    layers->index_dim = gc_arch_number(arch, GC_ARCH_INDEX_DIM, 0);
     layers->latent_key_dim = gc_arch_number(arch, GC_ARCH_LATENT_KEY_DIM,
                                             nope > 0 ? nope + layers->rope_dim
                                                      : gc_arch_number(arch, GC_ARCH_KEY_DIM, 0));
     layers->latent_value_dim =
         gc_arch_number(arch, GC_ARCH_LATENT_VALUE_DIM, gc_arch_number(arch, GC_ARCH_VALUE_DIM, 0));
     if (layers->kv_rank > 0 && !gc_arch_known(arch, GC_ARCH_ROPE_DIM))
-        layers->unknown |= GC_UNKNOWN_KV;
+        layers->unknown |= GC_UNKNOWN_KEPT;
 }
 
 /* ---- the whole ---- */
-
-static bool has_type(const struct gc_arch *arch, const char *types)
-{
-    const size_t length = strlen(arch->type);
-    return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
-}
-
-/* Families of encoders: the whole input at once, nothing kept. */
-static bool is_encoder(const struct gc_arch *arch)
-{
-    static const char types[] =
-        "bert, roberta, xlm-roberta, distilbert, albert, electra, deberta, deberta-v2, mpnet, "
-        "bert-generation, big_bird, camembert, data2vec-text, ernie, megatron-bert, rembert, "
-        "roberta-prelayernorm, roc_bert, roformer, xlm-roberta-xl, xmod, "
-        "modernbert, modern-bert, nomic_bert, nomic-bert, nomic-bert-moe, jina-bert-v2, vit, "
-        "clip_vision_model, siglip_vision_model, dinov2, swin, convnext, resnet";
-    if (gc_arch_known(arch, GC_ARCH_CAUSAL))
-        return gc_arch_number(arch, GC_ARCH_CAUSAL, 1) == 0;
-    if (gc_arch_number(arch, GC_ARCH_DECODER, 0) != 0)
-        return false;
-    return has_type(arch, types);
-}
 
 /* Without a count there are as many layers as kinds. GGUF counts layers for multi-token prediction
  * among the layers; runs without it keep nothing for them. */
@@ -550,36 +529,65 @@ static void set_widths(const struct gc_arch *arch, struct gc_layers *layers)
     layers->hidden = gc_arch_number(arch, GC_ARCH_HIDDEN, 0);
     layers->vocab = gc_arch_number(arch, GC_ARCH_VOCAB, 0);
     layers->positions = gc_arch_number(arch, GC_ARCH_POSITIONS, 0);
-    if (layers->hidden == 0)
-        layers->unknown |= GC_UNKNOWN_WIDTHS;
     if (layers->vocab == 0)
         layers->unknown |= GC_UNKNOWN_VOCAB;
 }
 
-/* GPT-2, Falcon, BLOOM and MPT without a width have four times the hidden size, as in their
- * configuration classes. */
+/* Without a width these have four times the hidden size, as in their configuration classes. */
+static bool is_fourfold(const struct gc_arch *arch)
+{
+    return is_type(arch, "gpt2, gptj, gpt_neo, gpt_bigcode, codegen, falcon, RefinedWeb, "
+                         "RefinedWebModel, bloom, mpt");
+}
+
 static void set_intermediate(const struct gc_arch *arch, struct gc_layers *layers)
 {
-    static const char fourfold[] =
-        "gpt2, gptj, gpt_neo, gpt_bigcode, codegen, falcon, RefinedWeb, RefinedWebModel, bloom, mpt";
-    const bool is_fourfold = has_type(arch, fourfold);
     for (uint32_t i = 0; i < layers->count; i++) {
         struct gc_layer *layer = &layers->items[i];
-        uint64_t width = is_fourfold ? 4 * layers->hidden : 0;
-        const bool is_told = gc_arch_layer_number(arch, GC_ARCH_INTERMEDIATE, i, &width);
+        uint64_t width = is_fourfold(arch) ? 4 * layers->hidden : 0;
+        if (gc_arch_layer_number(arch, GC_ARCH_INTERMEDIATE, i, &width) && width == 0)
+            layer->dense = false; /* DeciLM: layers without a feed-forward part */
         layer->intermediate = (uint32_t)width;
-        if (!is_told && !is_fourfold && layer->has_attention && !layer->experts)
-            layers->unknown |= GC_UNKNOWN_WIDTHS;
     }
+}
+
+static bool are_widths_known(const struct gc_layers *layers, const struct gc_layer *layer)
+{
+    if (layer->experts && (layers->expert_intermediate == 0 || layers->experts_used == 0))
+        return false;
+    if (layer->has_attention && (layer->heads == 0 || layer->key_dim == 0))
+        return false;
+    return layers->hidden > 0 &&
+           (!layer->dense || !layer->has_attention || layer->intermediate > 0);
+}
+
+void gc_layers_check(struct gc_layers *layers)
+{
+    layers->unknown &= ~(unsigned)(GC_UNKNOWN_KV | GC_UNKNOWN_WIDTHS | GC_UNKNOWN_SIZES);
+    if (layers->count == 0)
+        layers->unknown |= GC_UNKNOWN_LAYERS | GC_UNKNOWN_KV | GC_UNKNOWN_WIDTHS;
+    for (uint32_t i = 0; i < layers->count; i++) {
+        const struct gc_layer *layer = &layers->items[i];
+        const bool has_row = layer->kv_heads > 0 && layer->key_dim > 0 && layer->value_dim > 0;
+        if (layer->has_attention && !layer->is_mla && !has_row)
+            layers->unknown |= GC_UNKNOWN_KV;
+        if (!are_widths_known(layers, layer))
+            layers->unknown |= GC_UNKNOWN_WIDTHS;
+        if (!layer->is_size_known)
+            layers->unknown |= GC_UNKNOWN_SIZES;
+    }
+    /* An encoder keeps nothing: nothing of that can be unknown. */
+    if (!layers->has_kv_cache)
+        layers->unknown &=
+            ~(unsigned)(GC_UNKNOWN_KV | GC_UNKNOWN_KEPT | GC_UNKNOWN_STATE | GC_UNKNOWN_SIZES);
 }
 
 void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct gc_notes *notes)
 {
     memset(layers, 0, sizeof(*layers));
     layers->count = layer_count(arch);
-    layers->has_kv_cache = !is_encoder(arch);
-    layers->attention_count =
-        has_type(arch, "longcat_flash") ? 2 : 1; /* LongCat-Flash, 2025, 2.1 */
+    layers->has_kv_cache = gc_arch_keeps_cache(arch);
+    layers->attention_count = is_type(arch, "longcat_flash") ? 2 : 1; /* LongCat-Flash, 2025, 2.1 */
     set_widths(arch, layers);
     set_latent(arch, layers);
     set_kinds(arch, layers, notes);
@@ -590,13 +598,12 @@ void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct
     set_experts(arch, layers);
     set_states(arch, layers);
     set_intermediate(arch, layers);
-    if (layers->count == 0)
-        layers->unknown |= GC_UNKNOWN_LAYERS | GC_UNKNOWN_KV | GC_UNKNOWN_WIDTHS;
     if (arch->has_own_layers) {
-        layers->unknown |= GC_UNKNOWN_KV | GC_UNKNOWN_STATE | GC_UNKNOWN_WIDTHS;
+        layers->unknown |= GC_UNKNOWN_KEPT | GC_UNKNOWN_STATE;
         gc_notes_add(notes, "some layers have values of their own: not read", NULL);
     }
     set_pair(arch, layers, notes);
+    gc_layers_check(layers);
 }
 
 static bool has_part(const struct gc_layer *layer, enum gc_layer_part part)

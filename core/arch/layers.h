@@ -20,6 +20,8 @@ enum gc_state_kind {
 enum gc_unknown {
     GC_UNKNOWN_LAYERS = 1,
     GC_UNKNOWN_KV = 2,       /* heads of keys and values, or their sizes */
+    GC_UNKNOWN_SIZES = 256,  /* a state's size in a layer */
+    GC_UNKNOWN_KEPT = 128,   /* how many tokens a layer keeps */
     GC_UNKNOWN_STATE = 4,    /* a state's size */
     GC_UNKNOWN_WIDTHS = 8,   /* hidden size, heads or feed-forward width: activations */
     GC_UNKNOWN_VOCAB = 16,   /* logits */
@@ -27,10 +29,16 @@ enum gc_unknown {
     GC_UNKNOWN_ENCODER = 64, /* encoder and cross attention are not counted */
 };
 
+/* Elements of a layer for each sequence. */
+struct gc_state_size {
+    uint64_t native; /* in the type of activations: convolutions, lightning attention */
+    uint64_t wide;   /* in 32 bits: other states */
+};
+
 struct gc_layer {
     bool has_attention;
     bool is_mla;    /* keys and values as one latent of rank kv_rank with a rotary part */
-    bool shares_kv; /* uses an earlier layer's keys and values */
+    bool shares_kv; /* uses keys and values that are not its own: an earlier layer's, an image's */
     bool experts;
     bool dense; /* has a feed-forward part without experts */
     uint8_t state;
@@ -40,12 +48,9 @@ struct gc_layer {
     uint32_t key_dim;
     uint32_t value_dim;
     uint32_t intermediate;
-};
-
-/* Elements for each sequence, in each layer of this kind. */
-struct gc_state_size {
-    uint64_t convolution; /* in the type of activations */
-    uint64_t state;       /* in 32 bits */
+    uint32_t index_dim; /* of an index key of sparse attention; 0: none */
+    bool is_size_known; /* of a state */
+    struct gc_state_size size;
 };
 
 struct gc_layers {
@@ -59,7 +64,6 @@ struct gc_layers {
     uint64_t kv_rank;
     uint64_t attention_count; /* of a layer with attention, each with keys and values of its own */
     uint64_t rope_dim;
-    uint64_t index_dim;
     uint64_t latent_key_dim;
     uint64_t latent_value_dim;
     uint64_t experts;
@@ -67,16 +71,19 @@ struct gc_layers {
     uint64_t shared_experts;
     uint64_t expert_intermediate;
     uint64_t shared_intermediate;
-    struct gc_state_size states[GC_STATE_KIND_COUNT];
     uint64_t state_channels[GC_STATE_KIND_COUNT]; /* of a token in a layer of the kind */
     bool has_cross_attention; /* each layer also attends to the encoder's output */
     uint64_t source_tokens;   /* fixed length of the encoder's input; 0: as long as the context */
+    bool is_source_unknown;   /* the length of the encoder's input: not counted in the cache */
     struct gc_layer encoder;  /* one of its layers */
     struct gc_layer items[GC_ARCH_LAYER_MAX];
 };
 
 /* Never fails: missing values show in `unknown` and in the notes. */
 void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct gc_notes *notes);
+
+/* Sets the bits of heads, sizes and widths in `unknown` by the layers as they are now. */
+void gc_layers_check(struct gc_layers *layers);
 
 /* A part of a layer; a layer may have several. */
 enum gc_layer_part {

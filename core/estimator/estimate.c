@@ -184,7 +184,10 @@ enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dty
     open_network(made);
     if (made->has_layers) {
         gc_arch_read(model, &made->arch, &made->notes);
+        gc_shapes_read(model, gc_arch_number(&made->arch, GC_ARCH_HIDDEN, 0), &made->shapes);
+        gc_shapes_complete(&made->shapes, &made->arch);
         gc_layers_make(&made->arch, &made->layers, &made->notes);
+        gc_shapes_apply(&made->shapes, &made->arch, &made->layers, &made->notes);
         note_layers(made);
     }
     *estimator = made;
@@ -208,6 +211,10 @@ static const struct unknown_rule unknown_rules[] = {
      "the number of layers is unknown: KV cache, state and activations are not counted"},
     {GC_UNKNOWN_KV, BIT(GC_ESTIMATE_kv_cache),
      "keys and values of some layers are unknown: the KV cache is a lower bound"},
+    {GC_UNKNOWN_KEPT, BIT(GC_ESTIMATE_kv_cache),
+     "how much some layers keep is unknown: the KV cache is a lower bound"},
+    {GC_UNKNOWN_SIZES, BIT(GC_ESTIMATE_state),
+     "the size of the layers' state is unknown: state is a lower bound"},
     {GC_UNKNOWN_STATE, BIT(GC_ESTIMATE_state),
      "the size of the layers' state is unknown: state is a lower bound"},
     {GC_UNKNOWN_WIDTHS, BIT(GC_ESTIMATE_activation) | BIT(GC_ESTIMATE_attention_workspace),

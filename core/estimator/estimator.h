@@ -3,6 +3,7 @@
 #define GC_ESTIMATOR_H
 
 #include "core/arch/layers.h"
+#include "core/arch/shapes.h"
 #include "core/estimator/estimate.h"
 #include "core/estimator/formulas.h"
 #include "core/estimator/weights.h"
@@ -20,6 +21,7 @@ struct gc_estimator {
     struct gc_notes notes;
     struct gc_arch arch;
     struct gc_layers layers;
+    struct gc_shapes shapes;
     struct gc_weights weights;
 };
 

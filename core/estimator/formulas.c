@@ -12,7 +12,7 @@ enum gc_status gc_formula_kv_token_bytes(const struct gc_layers *layers,
     *bytes = 0;
     if (!layers->has_kv_cache || !layer->has_attention || layer->shares_kv)
         return GC_OK;
-    const uint64_t index = gc_sum_typed(&sum, dtype, layers->index_dim);
+    const uint64_t index = gc_sum_typed(&sum, dtype, layer->index_dim);
     if (layer->is_mla) {
         *bytes = gc_sum_typed(&sum, dtype, layers->kv_rank + layers->rope_dim);
         *bytes = gc_sum_add(&sum, *bytes, index);
@@ -38,7 +38,7 @@ enum gc_status gc_formula_kv_layer_bytes(const struct gc_layers *layers,
         return status;
     if (layer->window > 0)
         tokens = gc_min_u64(tokens, layer->window);
-    if (layers->has_cross_attention)
+    if (layers->has_cross_attention && !layers->is_source_unknown)
         tokens = gc_sum_add(&sum, tokens, gc_source_tokens(layers, work));
     *bytes = gc_sum_mul(&sum, gc_sum_mul(&sum, work->batch, tokens), *bytes);
     *bytes = gc_sum_mul(&sum, *bytes, layers->attention_count);
@@ -50,14 +50,14 @@ enum gc_status gc_formula_state_layer_bytes(const struct gc_layers *layers,
                                             const struct gc_estimate_load *work, uint64_t *bytes)
 {
     struct gc_sum sum = {false};
-    const struct gc_state_size *size = &layers->states[layer->state];
+    const struct gc_state_size *size = &layer->size;
     *bytes = 0;
-    if (layer->state == GC_STATE_NONE)
+    if (!layers->has_kv_cache)
         return GC_OK;
     const uint64_t convolution =
-        gc_sum_typed(&sum, work->dtype, gc_divide_up_u64(size->convolution, work->shards));
+        gc_sum_typed(&sum, work->dtype, gc_divide_up_u64(size->native, work->shards));
     const uint64_t state =
-        gc_sum_typed(&sum, GC_DTYPE_F32, gc_divide_up_u64(size->state, work->shards));
+        gc_sum_typed(&sum, GC_DTYPE_F32, gc_divide_up_u64(size->wide, work->shards));
     *bytes = gc_sum_mul(&sum, work->batch, gc_sum_add(&sum, convolution, state));
     return gc_sum_status(&sum);
 }

@@ -6,7 +6,8 @@ KV elements: rows of (layers, tokens kept at most or None, elements of a token i
 latent attention (DeepSeek-V2, 2024, section 2.1) latent + rotary dimension, sliding windows (Beltagy et al.,
 2020; Mistral 7B, 2023) their last tokens.
 
-STATE: rows of (layers, elements of convolutions, elements of states in 32 bits). Mamba: Gu and Dao, 2023;
+STATE: rows of (layers, channels of convolutions, tokens of them, elements of states in 32 bits). Transformers keeps
+all tokens of a convolution, llama.cpp all but the newest. Mamba: Gu and Dao, 2023;
 Mamba 2: Dao and Gu, 2024; gated delta: Yang et al., 2024; RG-LRU: De et al., 2024.
 """
 
@@ -42,11 +43,11 @@ KV = {
 }
 
 STATE = {
-    "jamba-v0.1": [(28, 8192 * 3, 8192 * 16)],
-    "mamba-2.8b": [(64, 5120 * 3, 5120 * 16)],
-    "nemotron-h-8b": [(24, (8192 + 2 * 8 * 128) * 3, 128 * 64 * 128)],
-    "qwen3-next-80b-a3b": [(36, (2 * 16 * 128 + 32 * 128) * 3, 32 * 128 * 128)],
-    "recurrentgemma-2b": [(18, 2560 * 3, 2560)],
+    "jamba-v0.1": [(28, 8192, 4, 8192 * 16)],
+    "mamba-2.8b": [(64, 5120, 4, 5120 * 16)],
+    "nemotron-h-8b": [(24, 8192 + 2 * 8 * 128, 4, 128 * 64 * 128)],
+    "qwen3-next-80b-a3b": [(36, 2 * 16 * 128 + 32 * 128, 4, 32 * 128 * 128)],
+    "recurrentgemma-2b": [(18, 2560, 3, 2560)],
 }
 
 # Bytes of a block and its elements: IEEE 754, OCP 8-bit floats, ggml-common.h.
@@ -69,6 +70,6 @@ def kv_bytes(name, batch, tokens, dtype):
     return batch * total
 
 
-def state_bytes(name, batch, dtype):
-    return batch * sum(layers * (stored(convolution, dtype) + 4 * state)
-                       for layers, convolution, state in STATE.get(name, []))
+def state_bytes(name, batch, dtype, gguf=False):
+    return batch * sum(layers * (stored(channels * (tokens - gguf), dtype) + 4 * state)
+                       for layers, channels, tokens, state in STATE.get(name, []))

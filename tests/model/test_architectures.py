@@ -78,7 +78,7 @@ def compare(path, name, config_dtype):
         wanted = formulas.kv_bytes(name, batch, tokens, dtype or config_dtype or "f16")
         if answer["kv_cache_bytes"] != wanted:
             problems.append(f"batch {batch}, {tokens} tokens, {dtype}: KV {answer['kv_cache_bytes']}, wanted {wanted}")
-        wanted = formulas.state_bytes(name, batch, config_dtype or "f16")
+        wanted = formulas.state_bytes(name, batch, config_dtype or "f16", path.endswith(".gguf"))
         if answer["state_bytes"] != wanted:
             problems.append(f"batch {batch}: state {answer['state_bytes']}, wanted {wanted}")
         if answer["coverage"] != 1:

@@ -224,7 +224,7 @@ static void jamba(void **state)
     assert_int_equal(with_state(GC_STATE_SPACE), 28);
     assert_int_equal(layers.expert_layer_count, 16);
     assert_int_equal(kv_bytes(&work), UINT64_C(2) * 1000 * 4 * 8 * 128 * 2 * 2);
-    assert_int_equal(state_bytes(&work), 2 * 28 * (8192 * 3 * 2 + 8192 * 16 * 4));
+    assert_int_equal(state_bytes(&work), 2 * 28 * (8192 * 4 * 2 + 8192 * 16 * 4));
 }
 
 static void state_space_models(void **state)
@@ -235,13 +235,13 @@ static void state_space_models(void **state)
                            "intermediate_size=5120 state_size=16 conv_kernel=4 vocab_size=50280");
     assert_int_equal(layers.unknown, 0);
     assert_int_equal(kv_bytes(&work), 0);
-    assert_int_equal(state_bytes(&work), 64 * (5120 * 3 * 2 + 5120 * 16 * 4));
+    assert_int_equal(state_bytes(&work), 64 * (5120 * 4 * 2 + 5120 * 16 * 4));
     make(GC_ARCH_NAMES_HF,
          "model_type=mamba2 num_hidden_layers=64 hidden_size=4096 num_heads=128 head_dim=64 "
          "state_size=128 n_groups=8 expand=2 conv_kernel=4 vocab_size=32768");
     assert_int_equal(layers.unknown, 0);
     assert_int_equal(state_bytes(&work),
-                     UINT64_C(64) * ((8192 + 2 * 8 * 128) * 3 * 2 + 8192 * 128 * 4));
+                     UINT64_C(64) * ((8192 + 2 * 8 * 128) * 4 * 2 + 8192 * 128 * 4));
     /* Nemotron-H by letters: state, feed-forward, attention. */
     make(GC_ARCH_NAMES_HF,
          "model_type=nemotron_h num_hidden_layers=5 hidden_size=4096 num_attention_heads=32 "
@@ -257,7 +257,7 @@ static void state_space_models(void **state)
          "linear_key_head_dim=128 linear_value_head_dim=128 linear_conv_kernel_dim=4");
     assert_int_equal(windowed(0), 12);
     assert_true(layers.items[3].has_attention);
-    assert_int_equal(state_bytes(&work), UINT64_C(36) * (8192 * 3 * 2 + 4096 * 128 * 4));
+    assert_int_equal(state_bytes(&work), UINT64_C(36) * (8192 * 4 * 2 + 4096 * 128 * 4));
 }
 
 static void hybrids_of_other_kinds(void **state)
@@ -281,7 +281,8 @@ static void hybrids_of_other_kinds(void **state)
                              "rwkv6.embedding_length=2048 rwkv6.wkv.head_size=64");
     assert_int_equal(state_bytes(&work), 2 * (2048 * 64 + 2 * 2048) * 4);
     make(GC_ARCH_NAMES_HF, "model_type=bert num_hidden_layers=12 hidden_size=768 "
-                           "num_attention_heads=12 intermediate_size=3072 vocab_size=30522");
+                           "num_attention_heads=12 intermediate_size=3072 vocab_size=30522 "
+                           "type_vocab_size=2");
     assert_int_equal(kv_bytes(&work), 0);
     assert_int_equal(layers.unknown, 0);
 }
@@ -316,7 +317,7 @@ static void what_is_missing_is_unknown(void **state)
     make(GC_ARCH_NAMES_HF, "num_hidden_layers=2 layer_types=attention,conformer");
     assert_true(layers.unknown & GC_UNKNOWN_KINDS);
     make(GC_ARCH_NAMES_HF, "num_hidden_layers=2 layers_block_type=mamba,mamba");
-    assert_true(layers.unknown & GC_UNKNOWN_STATE);
+    assert_true(layers.unknown & GC_UNKNOWN_SIZES);
     make(GC_ARCH_NAMES_HF, "model_type=musicgen num_layers=2 is_encoder_decoder=true");
     assert_true(layers.unknown & GC_UNKNOWN_ENCODER);
 }
@@ -354,21 +355,21 @@ static void unclear_parts_are_reported(void **state)
                            "decoder.is_encoder_decoder=false decoder.num_hidden_layers=2");
     assert_true(layers.unknown & GC_UNKNOWN_ENCODER);
     make(GC_ARCH_NAMES_HF, "model_type=xlstm num_hidden_layers=2 hidden_size=64 num_heads=4");
-    assert_true(layers.unknown & GC_UNKNOWN_STATE);
+    assert_true(layers.unknown & GC_UNKNOWN_SIZES);
     assert_false(layers.items[0].has_attention);
     make(GC_ARCH_NAMES_HF, "model_type=of_nobody num_hidden_layers=2 hidden_size=64 "
                            "num_attention_heads=4 sliding_window=128");
-    assert_true(layers.unknown & GC_UNKNOWN_KV);
+    assert_true(layers.unknown & GC_UNKNOWN_KEPT);
     make(GC_ARCH_NAMES_HF, "model_type=mistral num_hidden_layers=2 hidden_size=64 "
                            "num_attention_heads=4 sliding_window=128");
-    assert_false(layers.unknown & GC_UNKNOWN_KV);
+    assert_false(layers.unknown & GC_UNKNOWN_KEPT);
     make(GC_ARCH_NAMES_HF, "model_type=of_nobody num_hidden_layers=2 hidden_size=64 "
                            "num_attention_heads=4 mamba_d_state=16");
     assert_true(layers.unknown & GC_UNKNOWN_STATE);
     arch_sample(&arch, GC_ARCH_NAMES_HF, llama2);
     arch.has_own_layers = true;
     gc_layers_make(&arch, &layers, &notes);
-    assert_true(layers.unknown & GC_UNKNOWN_KV);
+    assert_true(layers.unknown & GC_UNKNOWN_KEPT);
 }
 
 /* Words of MiniMax, Kimi, Ring and LongCat for the layers with attention. */
