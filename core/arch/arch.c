@@ -226,7 +226,10 @@ enum gc_status gc_arch_config_set(struct gc_arch *config, const struct gc_arch_p
 {
     struct gc_arch_field *field = &config->fields[place->key];
     enum gc_status status;
-    if (place->rank < field->rank || value->type == GC_ARCH_VALUE_NULL)
+    if (value->type == GC_ARCH_VALUE_NULL)
+        return GC_OK;
+    const bool is_pair = place->key == GC_ARCH_ENCODER_DECODER && value->number != 0;
+    if (place->rank < field->rank && !is_pair)
         return GC_OK;
     /* The class is the whole model's, not that of its language model. */
     if (place->key == GC_ARCH_CLASS && place->rank >= RANK_OBJECT)
@@ -438,35 +441,37 @@ static bool is_cacheless(const struct gc_arch *arch)
 }
 
 /* Of a model without a head, or a configuration without a class. */
-static bool keeps_bare(const struct gc_arch *arch)
+static bool keeps_bare(const struct gc_arch *arch, bool is_pair)
 {
     const bool has_class = gc_arch_known(arch, GC_ARCH_CLASS);
-    const bool is_pair = gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) != 0;
     if (!has_class && gc_arch_number(arch, GC_ARCH_DECODER, 1) == 0 && !is_pair)
         return false;
-    if (gc_arch_known(arch, GC_ARCH_USE_CACHE))
-        return gc_arch_number(arch, GC_ARCH_USE_CACHE, 0) != 0;
-    if (!has_class)
+    if (gc_arch_known(arch, GC_ARCH_MASK_TOKEN))
+        return false; /* it guesses hidden tokens from both sides */
+    if (!has_class || gc_arch_number(arch, GC_ARCH_USE_CACHE, 0) != 0)
         return true;
-    return gc_arch_known(arch, GC_ARCH_VOCAB) && gc_arch_known(arch, GC_ARCH_KV_HEADS);
+    return gc_arch_known(arch, GC_ARCH_VOCAB) &&
+           (is_pair ||
+            (gc_arch_known(arch, GC_ARCH_USE_CACHE) && gc_arch_known(arch, GC_ARCH_KV_HEADS)));
 }
 
 bool gc_arch_keeps_cache(const struct gc_arch *arch)
 {
     const bool is_decoder = gc_arch_number(arch, GC_ARCH_DECODER, 0) != 0;
     const bool is_pair = gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) != 0;
+    const bool is_generator = is_generating(arch->class_name);
     if (arch->is_gguf)
         return gc_arch_number(arch, GC_ARCH_CAUSAL, 1) != 0 && !is_gguf_encoder(arch);
     if (is_cacheless(arch))
         return false;
     /* BERT and its kin are decoders only where they are configured so. */
-    if (gc_arch_known(arch, GC_ARCH_TYPE_VOCAB) && !is_decoder && !is_pair)
+    if (gc_arch_known(arch, GC_ARCH_TYPE_VOCAB) && !is_decoder && !(is_pair && is_generator))
         return false;
-    if (is_generating(arch->class_name))
+    if (is_generator)
         return true;
     if (is_for_task(arch->class_name))
         return false;
-    return is_decoder || keeps_bare(arch);
+    return is_decoder || keeps_bare(arch, is_pair);
 }
 
 /* ---- encoder and decoder ---- */

@@ -97,13 +97,20 @@ static enum gc_arch_kind kind_of(const struct gc_arch *arch, uint32_t index)
     return kind_by_rule(arch, index);
 }
 
+/* llama.cpp keeps everything where its graph of a family has no window, whatever its files say. */
+static bool is_window_ignored(const struct gc_arch *arch)
+{
+    return arch->is_gguf && is_type(arch, "phi3, phimoe, llama, qwen2, qwen2moe, qwen3, qwen3moe, "
+                                          "starcoder2");
+}
+
 /* Whether a layer has the window, if its kind does not decide that. By a pattern n every n-th layer
  * has none (0: all have one), as in transformers and llama.cpp; a list has a flag for each. */
 static bool has_window(const struct gc_arch *arch, uint32_t index)
 {
     uint32_t count;
     uint64_t pattern;
-    if (gc_arch_number(arch, GC_ARCH_WINDOW_USED, 1) == 0)
+    if (gc_arch_number(arch, GC_ARCH_WINDOW_USED, 1) == 0 || is_window_ignored(arch))
         return false;
     if (index < gc_arch_number(arch, GC_ARCH_WINDOW_FROM, 0))
         return false;
@@ -144,6 +151,8 @@ static bool is_window_unclear(const struct gc_arch *arch)
     static const char everywhere[] =
         "mistral, ministral, mixtral, phi3, phimoe, starcoder2, moshi, qwen2, qwen2_moe, qwen3, "
         "qwen3_moe, qwen2_vl, qwen2_5_vl, recurrent_gemma, recurrentgemma, griffin";
+    if (is_window_ignored(arch))
+        return false;
     static const enum gc_arch_key keys_with_layers[] = {
         GC_ARCH_KINDS,       GC_ARCH_WINDOW_PATTERN, GC_ARCH_WINDOW_USED,
         GC_ARCH_WINDOW_FROM, GC_ARCH_CHUNK,          GC_ARCH_NO_ROPE_LAYERS};
@@ -212,8 +221,12 @@ static void set_kinds(const struct gc_arch *arch, struct gc_layers *layers, stru
         gc_notes_add(notes, "the configuration has a window but not its layers: assumed for all",
                      NULL);
     }
+    /* Cross-layer attention (Brandon et al., 2024): the first of each run has keys and values. */
+    const uint64_t run = gc_arch_number(arch, GC_ARCH_CROSS_LAYER_USED, 0) != 0
+                             ? gc_arch_number(arch, GC_ARCH_CROSS_LAYER_SHARE, 1)
+                             : 1;
     for (uint32_t i = 0; i < layers->count; i++) {
-        if (has_index(arch, GC_ARCH_CROSS_LAYERS, i))
+        if (i % run != 0 || has_index(arch, GC_ARCH_CROSS_LAYERS, i))
             layers->items[i].shares_kv = true;
     }
     if (gc_arch_items(arch, GC_ARCH_CROSS_LAYERS, &count) != NULL && count > 0) {
@@ -456,6 +469,9 @@ static void set_dims(const struct gc_arch *arch, struct gc_layer *layer)
         value = gc_arch_number(arch, GC_ARCH_GLOBAL_HEAD_DIM, value);
     } else {
         key = gc_arch_number(arch, GC_ARCH_WINDOW_KEY_DIM, key);
+        if (!gc_arch_known(arch, GC_ARCH_VALUE_DIM) &&
+            !gc_arch_known(arch, GC_ARCH_LATENT_VALUE_DIM))
+            value = gc_arch_number(arch, GC_ARCH_WINDOW_KEY_DIM, value);
         value = gc_arch_number(arch, GC_ARCH_WINDOW_VALUE_DIM, value);
     }
     layer->key_dim = (uint32_t)key;
@@ -502,6 +518,10 @@ static void set_latent(const struct gc_arch *arch, struct gc_layers *layers)
 {
     const uint64_t nope = gc_arch_number(arch, GC_ARCH_NOPE_DIM, 0);
     layers->kv_rank = gc_arch_number(arch, GC_ARCH_KV_RANK, 0);
+    /* llama.cpp keeps latents only of files with a length of the keys made from them; of others it
+     * keeps these keys and values. */
+    if (arch->is_gguf && !gc_arch_known(arch, GC_ARCH_LATENT_KEY_DIM))
+        layers->kv_rank = 0;
     layers->rope_dim = gc_arch_number(arch, GC_ARCH_ROPE_DIM, 0);
     layers->latent_key_dim = gc_arch_number(arch, GC_ARCH_LATENT_KEY_DIM,
                                             nope > 0 ? nope + layers->rope_dim

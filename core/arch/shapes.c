@@ -125,11 +125,21 @@ static bool is_expert(const struct place *place)
            any_contains(place, "_shexp") || any_contains(place, "sparse_moe");
 }
 
+/* Wrappers of a layer: "k_proj.linear.weight" is of k_proj. */
+static uint32_t own_count(const struct place *place)
+{
+    uint32_t count = place->count;
+    while (count > 1 && is_in("linear, base_layer", &place->words[count - 1]))
+        count--;
+    return count;
+}
+
 static enum role role_of(const struct place *place)
 {
-    const struct word *word = &place->words[place->count - 1];
+    const uint32_t count = own_count(place);
+    const struct word *word = &place->words[count - 1];
     const struct word none = {"", 0};
-    const struct word *before = place->count > 1 ? &place->words[place->count - 2] : &none;
+    const struct word *before = count > 1 ? &place->words[count - 2] : &none;
     if (is_in("dense", word) && is_in("intermediate", before))
         return ROLE_UP;
     for (size_t i = 0; i < sizeof(role_rows) / sizeof(role_rows[0]); i++) {
@@ -233,8 +243,12 @@ static uint32_t columns_of(const struct gc_model_tensor *tensor, uint64_t hidden
 }
 
 /* A causal convolution of each channel: [channels, 1, tokens]. */
-static uint32_t convolved_of(const struct gc_model_tensor *tensor)
+static uint32_t convolved_of(const struct gc_model_tensor *tensor, const struct place *place)
 {
+    /* A convolution whose weights depend on the token: [tokens, channels]. */
+    if (tensor->dim_count == 2 && is_in("static_weight", &place->words[place->count - 1]) &&
+        tensor->dims[0] <= 64 && tensor->dims[1] <= UINT32_MAX / 64)
+        return (uint32_t)(tensor->dims[0] * tensor->dims[1]);
     if (tensor->dim_count != 3 || tensor->dims[1] != 1 || tensor->dims[2] < 2 ||
         tensor->dims[2] > 64 || tensor->dims[0] > UINT32_MAX / 64)
         return 0;
@@ -281,7 +295,7 @@ static void add_tensor(struct gc_shapes *shapes, const struct gc_model_tensor *t
 {
     struct gc_shape_layer *layer = &shapes->layers[place->layer];
     const enum role role = role_of(place);
-    const uint32_t convolved = convolved_of(tensor);
+    const uint32_t convolved = convolved_of(tensor, place);
     if (role == ROLE_STATE && tensor->elements <= UINT32_MAX) {
         layer->decays = (uint32_t)tensor->elements;
         layer->has_matrix = tensor->dim_count == 2 && tensor->dims[0] > 1 && tensor->dims[1] > 1;
@@ -485,6 +499,12 @@ static void set_linear(const struct gc_shape_layer *shape, const struct gc_arch 
     layer->is_size_known = true;
 }
 
+/* Convolutions of normed values, which stay in 32 bits. */
+static bool is_wide(const struct gc_arch *arch)
+{
+    return strncmp(arch->type, "inkling", strlen("inkling")) == 0;
+}
+
 static void set_state(const struct gc_shape_layer *shape, const struct gc_arch *arch,
                       struct gc_layer *layer)
 {
@@ -494,7 +514,9 @@ static void set_state(const struct gc_shape_layer *shape, const struct gc_arch *
         set_linear(shape, arch, layer);
     else if (shape->convolved > 0 && shape->decays == 0)
         layer->is_size_known = true; /* attention with short convolutions, without a state */
-    if (shape->convolved > 0)
+    if (shape->convolved > 0 && is_wide(arch))
+        layer->size = (struct gc_state_size){.wide = shape->convolved};
+    else if (shape->convolved > 0)
         layer->size.native = shape->convolved;
 }
 
@@ -507,12 +529,16 @@ static void set_rest(const struct gc_shape_layer *shape, struct gc_layer *layer)
         layer->index_dim = shape->index;
 }
 
-/* An encoder of sound sees as many tokens as the sound is long. */
+/* An encoder sees as many tokens as its positions are a tensor of; one of sound without that as
+ * many as the sound is long; another as many as the context has. */
 static void apply_source(const struct gc_shapes *shapes, struct gc_layers *layers,
                          struct gc_notes *notes)
 {
-    if (!layers->has_cross_attention || !shapes->has_sound ||
+    if (!layers->has_cross_attention ||
         (layers->source_tokens > 0 && shapes->positions == layers->source_tokens))
+        return;
+    layers->source_tokens = 0;
+    if (!shapes->has_sound)
         return;
     layers->unknown |= GC_UNKNOWN_KEPT;
     layers->is_source_unknown = true;
@@ -543,6 +569,7 @@ void gc_shapes_apply(const struct gc_shapes *shapes, const struct gc_arch *arch,
         if (!arch->is_gguf)
             set_state(shape, arch, layer);
     }
-    apply_source(shapes, layers, notes);
+    if (shapes->layer_count > 0)
+        apply_source(shapes, layers, notes);
     gc_layers_check(layers);
 }

@@ -49,23 +49,27 @@ static void put_fit(struct gc_json *json, const struct gc_answer *answer)
     gc_json_end_object(json);
 }
 
-/* null: does not apply. 0, or null for a type: not even the smallest fits. */
+/* null: does not apply, or, where 0 may fit and for a type, not even the smallest fits. Else 0: not
+ * even the smallest fits. */
 static void put_suggestion(struct gc_json *json, const char *key, const char *unit,
-                           const struct gc_suggestion *suggestion)
+                           bool may_be_none, const struct gc_suggestion *suggestion)
 {
     const bool fits =
         suggestion->state == GC_SUGGESTION_SOME || suggestion->state == GC_SUGGESTION_ALL;
     if (unit == NULL)
         put_dtype(json, key, fits ? (enum gc_dtype)suggestion->value : GC_DTYPE_NONE);
     else
-        gc_json_write_maybe(json, key, suggestion->state != GC_SUGGESTION_NONE, suggestion->value);
+        gc_json_write_maybe(json, key,
+                            fits || (suggestion->state != GC_SUGGESTION_NONE && !may_be_none),
+                            suggestion->value);
 }
 
 static void put_suggestions(struct gc_json *json, const struct gc_suggestions *suggestions)
 {
     static const struct gc_suggestions none;
     const struct gc_suggestions *from = suggestions != NULL ? suggestions : &none;
-#define GC_SUGGESTION(field, key, label, unit) put_suggestion(json, key, unit, &from->field);
+#define GC_SUGGESTION(field, key, label, unit)                                                     \
+    put_suggestion(json, key, unit, &from->field == &from->resident_experts, &from->field);
 #include "core/estimator/suggestions.def"
 #undef GC_SUGGESTION
 }

@@ -238,14 +238,14 @@ static struct gc_model_tensor *find_tensor(struct gc_reader *reader, const char 
     return found != NULL ? &reader->tensors[found->value] : NULL;
 }
 
-void gc_hf_tie(struct gc_reader *reader, const char *path)
+void gc_hf_note_tie(struct gc_reader *reader, const char *path)
 {
     static const char tie[] = "tie_word_embeddings";
     const struct gc_strmap_entry *meta = gc_strmap_find(&reader->meta_names, tie, sizeof(tie) - 1);
     if (meta == NULL || reader->metas[meta->value].value.kind != GC_META_BOOL ||
         reader->metas[meta->value].value.unsigned_value == 0)
         return;
-    struct gc_model_tensor *head = find_tensor(reader, "lm_head.weight");
+    const struct gc_model_tensor *head = find_tensor(reader, "lm_head.weight");
     if (head == NULL)
         head = find_tensor(reader, "embed_out.weight");
     if (head == NULL || head->alias_of != GC_MODEL_NONE)
@@ -255,10 +255,12 @@ void gc_hf_tie(struct gc_reader *reader, const char *path)
         if (tensor == head || tensor->alias_of != GC_MODEL_NONE || !is_embedding(tensor->name) ||
             !same_shape(tensor, head))
             continue;
-        head->alias_of = i;
-        gc_reader_warn(reader, path, "%s: \"%s\" is stored though tied to \"%s\"; counted once",
-                       tie, GC_READER_SHOWN(head->name, strlen(head->name)),
-                       GC_READER_SHOWN(tensor->name, strlen(tensor->name)));
+        gc_reader_warn(
+            reader, path,
+            "%s: \"%s\" is stored beside \"%s\"; both are counted, as transformers makes "
+            "them one only where they are equal",
+            tie, GC_READER_SHOWN(head->name, strlen(head->name)),
+            GC_READER_SHOWN(tensor->name, strlen(tensor->name)));
         return;
     }
 }

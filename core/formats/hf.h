@@ -20,8 +20,8 @@ enum gc_status gc_hf_read_config(struct gc_reader *reader, const struct gc_folde
 /* Reads a configuration's keys from an open file. */
 enum gc_status gc_hf_read_config_file(struct gc_source *source) GC_CHECKED;
 
-/* With "tie_word_embeddings" a stored output layer repeats the embedding: makes it an alias and
- * adds a warning. */
-void gc_hf_tie(struct gc_reader *reader, const char *path);
+/* With "tie_word_embeddings" an output layer may be stored although it repeats the embedding: a
+ * warning, as the content is not read. */
+void gc_hf_note_tie(struct gc_reader *reader, const char *path);
 
 #endif

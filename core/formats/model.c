@@ -32,7 +32,7 @@ static enum gc_status read_safetensors(struct gc_source *source, const struct gc
     if (status == GC_OK)
         status = gc_hf_read_config(reader, folder, whole_folder);
     if (status == GC_OK)
-        gc_hf_tie(reader, source->path);
+        gc_hf_note_tie(reader, source->path);
     return status;
 }
 
