@@ -2,6 +2,7 @@
 /* Tensors by name: the stack and the layer they belong to, and their role there. */
 #include "core/arch/shapes.h"
 
+#include "core/arch/measured.h"
 #include "core/base/bits.h"
 #include "core/io/text.h"
 
@@ -547,15 +548,49 @@ static void apply_source(const struct gc_shapes *shapes, struct gc_layers *layer
                  NULL);
 }
 
+/* True if the tensors of all layers with keys and values of their own show them. */
+static bool shows_all(const struct gc_shapes *shapes, const struct gc_layers *layers)
+{
+    for (uint32_t i = 0; i < layers->count; i++) {
+        const struct gc_shape_layer *shape = &shapes->layers[i];
+        const struct gc_layer *layer = &layers->items[i];
+        if (layer->has_attention && !layer->shares_kv && shape->key == 0 && shape->fused == 0 &&
+            shape->latent == 0)
+            return false;
+    }
+    return layers->count > 0;
+}
+
+/* What is known of a type's cache, by measurement: said where it is not exact. */
+static void tell_measured(const struct gc_shapes *shapes, const struct gc_arch *arch,
+                          struct gc_layers *layers, struct gc_notes *notes)
+{
+    const enum gc_arch_measured measured = gc_arch_measured(arch->type);
+    char shown[2 * GC_ARCH_WORD_BYTES];
+    if (arch->is_gguf || arch->type[0] == '\0' || measured == GC_ARCH_MEASURED_EXACT ||
+        (measured == GC_ARCH_MEASURED_NOT && !layers->has_kv_cache))
+        return;
+    gc_text_printable(arch->type, strlen(arch->type), shown, sizeof(shown));
+    if (measured == GC_ARCH_MEASURED_NOT && shows_all(shapes, layers)) {
+        gc_notes_add(notes, "model type ", shown,
+                     ": not measured; keys and values are those that its tensors show", NULL);
+        return;
+    }
+    layers->unknown |= GC_UNKNOWN_KEPT;
+    gc_notes_add(notes, "model type ", shown,
+                 measured == GC_ARCH_MEASURED_NOT
+                     ? ": not measured, and its tensors do not show all keys and values"
+                     : ": a measured cache differs from the estimate in some configurations",
+                 NULL);
+}
+
 void gc_shapes_apply(const struct gc_shapes *shapes, const struct gc_arch *arch,
                      struct gc_layers *layers, struct gc_notes *notes)
 {
     bool is_noted = false;
     if (shapes->is_encoder && gc_arch_number(arch, GC_ARCH_DECODER, 1) == 0)
         layers->has_kv_cache = false;
-    if (shapes->is_packed)
-        return;
-    for (uint32_t i = 0; i < layers->count; i++) {
+    for (uint32_t i = 0; i < layers->count && !shapes->is_packed; i++) {
         const struct gc_shape_layer *shape = &shapes->layers[i];
         struct gc_layer *layer = &layers->items[i];
         const uint64_t given = row_of(layer);
@@ -572,4 +607,5 @@ void gc_shapes_apply(const struct gc_shapes *shapes, const struct gc_arch *arch,
     if (shapes->layer_count > 0)
         apply_source(shapes, layers, notes);
     gc_layers_check(layers);
+    tell_measured(shapes, arch, layers, notes);
 }

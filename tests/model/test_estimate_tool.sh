@@ -160,6 +160,23 @@ is "devices: parts of a device's memory" $? 0
 "$TOOL" estimate llama --devices 2 --split tensor --json > out.json
 is "tensor parallel: half the cache each" "$(json out.json '[x["kv_cache_bytes"] >> 30 for x in r["devices"]]')" "[1, 1]"
 
+# ---- experts that stay ----
+python3 - << 'END'
+import json
+config = {"model_type": "mixtral", "num_hidden_layers": 1, "hidden_size": 256, "num_attention_heads": 8, "intermediate_size": 512,
+          "vocab_size": 1000, "max_position_embeddings": 16, "num_local_experts": 4, "num_experts_per_tok": 2}
+tensors = [{"name": f"model.layers.0.block_sparse_moe.experts.{i}.w1.weight", "dtype": "bf16", "shape": [1 << 13, 1 << 13]}
+           for i in range(4)] + [{"name": "model.embed_tokens.weight", "dtype": "bf16", "shape": [1 << 13, 1 << 13]}]
+json.dump({"tensors": tensors, "config": config}, open("experts.json", "w"))
+END
+stays() { # BUDGET WANTED
+    "$TOOL" estimate experts.json --budget "$1" --context-memory 0 --json > out.json
+    is "experts: of 4 that stay in $1" "$(json out.json 'r["resident_experts_per_layer"]')" "$2"
+}
+stays 10GiB 4
+stays 200MiB 0
+stays 20MiB null
+
 # ---- what a configuration leaves open ----
 remarks() { # CONFIG ERE: among the remarks
     python3 - "$1" << 'END'
@@ -174,7 +191,7 @@ END
 remarks '{"torch_dtype": "float4"}' 'float4: not a type to compute in'
 remarks '{"text_config": {"cross_attention_layers": [1]}}' 'layers that attend to images'
 like "open: its cache is a lower bound" "$(json out.json 'r["lower_bounds"]')" kv_cache
-remarks '{"sliding_window": 512}' 'keys and values of some layers are unknown'
+remarks '{"sliding_window": 512}' 'how much some layers keep is unknown'
 
 # ---- several ----
 "$TOOL" estimate llama bare.safetensors --budget 2GiB > out

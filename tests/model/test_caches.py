@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""The cache of every model type of transformers that could be measured (caches.py), against the estimate: equal, or told as
+a lower bound, never silently wrong; with the configuration as its class writes it, and without the words for each layer, as
+older files are. docs/architectures.md and core/arch/arch_measured.def have the result by type; they have to be as this
+program writes them.
+
+usage: test_caches.py [--write]
+"""
+import json
+import lzma
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+TOOL = os.path.join(os.environ.get("BUILD_DIR", os.path.join(ROOT, "build")), "gpucache")
+DEF = os.path.join(ROOT, "core", "arch", "arch_measured.def")
+DOC = os.path.join(ROOT, "docs", "architectures.md")
+# Without words for their layers they look like others: all of their files have them.
+WORDS_NEEDED = ("minimax",)
+LAYER_WORDS = ("layer_types", "layers_block_type", "mlp_layer_types")
+TEXT = ("text_config", "llm_config", "language_config", "thinker_config", "decoder")
+NEAR = 0.02  # small counters beside the tensors
+EXACT_AT_LEAST = 0.95
+
+
+def header(tensors):
+    """Names, shapes and places of bfloat16 tensors, as JSON."""
+    names, end = {}, 0
+    for pattern, shape, *runs in tensors:
+        numbers = [None] if not runs else [n for first, last in runs[0] for n in range(first, last + 1)]
+        size = 2
+        for extent in shape:
+            size *= extent
+        for number in numbers:
+            name = pattern if number is None else pattern.replace("{}", str(number), 1)
+            names[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [end, end + size]}
+            end += size
+    text = json.dumps(names).encode()
+    return text + b" " * (-len(text) % 8), end
+
+
+def folder(path, config, tensors):
+    os.mkdir(path)
+    with open(os.path.join(path, "config.json"), "w", encoding="utf-8") as file:
+        json.dump({**config, "dtype": "bfloat16"}, file)
+    text, end = header(tensors)
+    with open(os.path.join(path, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + end)
+
+
+def answer_of(path, work, wanted):
+    """exact, bound, or what is silently wrong."""
+    batch, tokens = work.split(",")
+    run = subprocess.run([TOOL, "estimate", path, "--json", "--batch", batch, "--seq-len", tokens],
+                         capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        return f"exit status {run.returncode}: {run.stderr}"
+    answer = json.loads(run.stdout)
+    got = answer["kv_cache_bytes"] + answer["state_bytes"]
+    if abs(got - wanted) <= NEAR * wanted:
+        return "exact"
+    if {"kv_cache_bytes", "state_bytes"} & set(answer["lower_bounds"]):
+        return "bound"
+    return f"{work}: {got}, measured {wanted}"
+
+
+def check(base, number, config, row):
+    path = os.path.join(base, str(number))
+    folder(path, config, row["tensors"])
+    answers = [answer_of(path, work, wanted) for work, wanted in row["cache"].items()]
+    wrong = [answer for answer in answers if answer not in ("exact", "bound")]
+    return wrong[0] if wrong else "bound" if "bound" in answers else "exact"
+
+
+def check_all(rows, change):
+    """Answers by key."""
+    with tempfile.TemporaryDirectory(prefix="gpucache-test.") as base, ThreadPoolExecutor(2) as pool:
+        answers = pool.map(lambda pair: check(base, pair[0], change(pair[1]["config"]), pair[1]), enumerate(rows))
+        return dict(zip((row["key"] for row in rows), answers))
+
+
+def without_words(config):
+    return {key: without_words(value) if isinstance(value, dict) else value for key, value in config.items()
+            if key not in LAYER_WORDS}
+
+
+def types_of(config):
+    yield config["model_type"]
+    for key in TEXT:
+        if isinstance(config.get(key), dict) and "model_type" in config[key]:
+            yield from types_of(config[key])
+
+
+def by_type(rows, answers):
+    """exact or bound for each type; a type is exact if all its configurations are."""
+    found = {}
+    for row in rows:
+        exact = answers[row["key"]] == "exact"
+        for name in types_of(row["config"]):
+            found[name] = found.get(name, True) and exact
+    return found
+
+
+def published():
+    """Types held against published formulas by test_architectures.py."""
+    with open(os.path.join(HERE, "architectures.json"), encoding="utf-8") as file:
+        return {name: True for model in json.load(file).values() for name in types_of(model["config"])}
+
+
+def words(names, width, before, after):
+    """A list, in lines of at most this width."""
+    lines, line = [], ""
+    for name in sorted(names):
+        if line and len(line) + len(name) + 2 > width:
+            lines.append(line)
+            line = ""
+        line += ("" if not line else " ") + name + ","
+    lines.append(line)
+    lines[-1] = lines[-1].rstrip(",")
+    return "\n".join(before + part + after for part in lines)
+
+
+def definition(types):
+    text = "/* Generated by tests/model/test_caches.py --write: model types by what their measured caches are against the estimate. */\n"
+    for name, wanted in (("EXACT", True), ("BOUND", False)):
+        listed = words([kind for kind, exact in types.items() if exact == wanted], 100, '                 "', ' "')
+        text += f"GC_ARCH_MEASURED({name},\n{listed[:-2]}\")\n"
+    return text
+
+
+def document(rows, types, unknown):
+    cached = {name for row in rows for name in types_of(row["config"]) if any(row["cache"].values())} | set(published())
+    groups = (
+        ("Exact, with a cache", "The estimate is the measured cache, in all configurations that were measured.",
+         [name for name, exact in types.items() if exact and name in cached]),
+        ("Exact, without a cache", "Encoders and models for other tasks: nothing is kept, and nothing is counted.",
+         [name for name, exact in types.items() if exact and name not in cached]),
+        ("Bounded", "The measured cache differs in some configurations; the output says so, and the cache is a lower bound.",
+         [name for name, exact in types.items() if not exact]),
+        ("Unknown", "Not measured: they need inputs other than tokens, or do not run without data. Their layers are read by the "
+         "same rules; the output says that they were not measured, and where their tensors do not show keys and values the "
+         "cache is a lower bound.", [name for name in unknown if name not in types]))
+    text = ("# Architectures\n\nThe model types of transformers by their caches: keys, values and states, measured with "
+            "`tests/model/caches.py` on torch's meta\ndevice and held against the estimate; a few are held against published "
+            "formulas (`tests/model/architectures.json`).\n`tests/model/test_caches.py --write` makes this page; the test fails "
+            "where it is not true.\nWeights are the bytes of the files, exact for every type. "
+            "Activations: see [estimate.md](estimate.md).\n")
+    for title, meaning, names in groups:
+        text += f"\n## {title}: {len(names)}\n\n{meaning}\n\n{words(names, 118, '', '')}\n"
+    return text
+
+
+def report(number, name, answers, exact_share):
+    wrong = {key: answer for key, answer in answers.items() if answer not in ("exact", "bound")}
+    bounds = sorted(key for key, answer in answers.items() if answer == "bound")
+    exact = len(answers) - len(wrong) - len(bounds)
+    passed = not wrong and exact >= exact_share * len(answers)
+    print(f"{'ok' if passed else 'not ok'} {number} - {name}: {exact} of {len(answers)} exact, {len(bounds)} lower bounds")
+    print(f"# lower bounds: {' '.join(bounds)}")
+    for key, answer in wrong.items():
+        print(f"# {key}: {answer}")
+    return passed
+
+
+def main():
+    with lzma.open(os.path.join(HERE, "caches.jsonl.xz"), "rt") as file:
+        lines = [json.loads(line) for line in file]
+    rows = [row for row in lines if row.get("cache")]
+    unknown = {row["key"].split(".", 1)[1] for row in lines if not row.get("cache") and "+" not in row["key"]}
+    answers = check_all(rows, lambda config: config)
+    types = {**published(), **by_type(rows, answers)}
+    made = {DEF: definition(types), DOC: document(rows, types, unknown)}
+    if "--write" in sys.argv:
+        for path, text in made.items():
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return 0
+    passed = report(1, "caches as measured", answers, EXACT_AT_LEAST)
+    bare = [row for row in rows if without_words(row["config"]) != row["config"] and "+types" not in row["key"] and
+            not set(types_of(row["config"])) & set(WORDS_NEEDED)]
+    passed &= report(2, "without words for the layers", check_all(bare, without_words), 0.5)
+    for number, (path, text) in enumerate(made.items(), 3):
+        with open(path, encoding="utf-8") as file:
+            same = file.read() == text
+        print(f"{'ok' if same else 'not ok'} {number} - {os.path.relpath(path, ROOT)} is as measured")
+        passed &= same
+    print("1..4")
+    return 0 if passed else 1
+
+
+sys.exit(main())
