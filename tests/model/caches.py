@@ -177,9 +177,8 @@ def run(model, batch, tokens):
                                "encoder_outputs": transformers.modeling_outputs.BaseModelOutput(last_hidden_state=encoded)})
     seen = {tensor.untyped_storage()._cdata for tensor in [*model.parameters(), *model.buffers()]}
     kept = sum(bytes_of(getattr(out, name, None), seen) for name in CACHES)
-    if kept == 0:  # RecurrentGemma keeps it in its modules
-        own = ("key_states", "value_states", "conv1d_state", "recurrent_states")
-        kept = sum(bytes_of(vars(module).get(name), seen) for module in model.modules() for name in own)
+    if kept == 0 and any(hasattr(module, "recurrent_states") for module in model.modules()):
+        raise RuntimeError("kept in its modules")
     return kept
 
 
