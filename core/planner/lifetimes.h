@@ -59,7 +59,7 @@ struct gc_lifetimes {
     struct gc_life_tensor *tensors; /* in the order of their values */
     uint32_t tensor_count;
     uint32_t step_count;
-    uint32_t *step_nodes;  /* by step: its node; a node with inner graphs has several */
+    uint32_t *step_nodes; /* by step: its node; a node with inner graphs has several */
     uint64_t total_bytes; /* of all tensors but views, each with memory of its own (rounded) */
     uint64_t role_bytes[GC_LIFE_ROLE_COUNT]; /* of buffers */
     uint32_t role_count[GC_LIFE_ROLE_COUNT];
@@ -78,8 +78,8 @@ enum gc_status gc_lifetimes_find(struct gc_region *region, const struct gc_graph
                                  const struct gc_lifetimes_rules *rules,
                                  struct gc_lifetimes *lifetimes) GC_CHECKED;
 
-/* The most bytes of the moving buffers (those behind base_count) that are alive in one step. *live: the
- * bytes of each step, in `region`. GC_NO_HOST_MEMORY. */
+/* The most bytes of the moving buffers (those behind base_count) that are alive in one step. *live:
+ * the bytes of each step, in `region`. GC_NO_HOST_MEMORY. */
 enum gc_status gc_lifetimes_live(struct gc_region *region, const struct gc_lifetimes *lifetimes,
                                  uint64_t **live, uint64_t *peak_bytes) GC_CHECKED;
 

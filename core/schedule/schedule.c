@@ -8,22 +8,6 @@
 #define SCRATCH_BYTES_MAX GC_MIB(2048)
 #define SETS_DEFAULT 400000
 
-enum gc_status gc_schedule_peak(const struct gc_graph *graph,
-                                const struct gc_lifetimes_rules *rules, uint64_t *peak_bytes)
-{
-    struct gc_region scratch;
-    struct gc_lifetimes lifetimes;
-    uint64_t *live;
-    gc_region_init(&scratch, SCRATCH_BYTES_MAX);
-    enum gc_status status = gc_lifetimes_find(&scratch, graph, rules, &lifetimes);
-    if (status == GC_OK)
-        status = gc_lifetimes_live(&scratch, &lifetimes, &live, peak_bytes);
-    if (status == GC_OK)
-        *peak_bytes += lifetimes.base_bytes;
-    gc_region_fini(&scratch);
-    return status;
-}
-
 /* ---- an order of units as a list of all nodes ---- */
 
 struct listing {

@@ -8,8 +8,9 @@ import os
 import random
 import sys
 
+import numpy
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "formats"))
 import tap  # noqa: E402  pylint: disable=wrong-import-position
@@ -272,7 +273,7 @@ def save_mirror(folder, nodes, sizes):
             made.append(helper.make_node("Resize", [inputs[0], "", "", f"s_{output}"], [output], mode="nearest"))
         else:
             made.append(op("Back", inputs, [output]))
-    weights = [onnx.numpy_helper.from_array(__import__("numpy").array([sizes[output] // 4], "int64"), f"s_{output}")
+    weights = [numpy_helper.from_array(numpy.array([sizes[output] // 4], numpy.int64), f"s_{output}")
                for _, output in nodes if output.startswith("f")]
     kinds = {name: value(name, size // 4, TensorProto.FLOAT) for name, size in sizes.items()}
     return save(folder, made, [kinds["x"]], [kinds["y"]], weights, [kinds[name] for name in sizes if name not in "xy"])

@@ -1,4 +1,4 @@
-/* The work of a node: operations and bytes.
+/* The figures of a graph: its live peak, and the work of a node, operations and bytes.
  *
  * Operations are those of the multiplications where an operator multiplies matrices or convolves,
  * as profilers count them: two for each product and its sum. Any other operator has one for each
@@ -8,6 +8,26 @@
 #include "core/schedule/schedule.h"
 
 #include <string.h>
+
+#define SCRATCH_BYTES_MAX GC_MIB(2048)
+
+enum gc_status gc_schedule_peak(const struct gc_graph *graph,
+                                const struct gc_lifetimes_rules *rules, uint64_t *peak_bytes)
+{
+    struct gc_region scratch;
+    struct gc_lifetimes lifetimes;
+    uint64_t *live;
+    gc_region_init(&scratch, SCRATCH_BYTES_MAX);
+    enum gc_status status = gc_lifetimes_find(&scratch, graph, rules, &lifetimes);
+    if (status == GC_OK)
+        status = gc_lifetimes_live(&scratch, &lifetimes, &live, peak_bytes);
+    if (status == GC_OK)
+        *peak_bytes += lifetimes.base_bytes;
+    gc_region_fini(&scratch);
+    return status;
+}
+
+/* ---- work ---- */
 
 static uint64_t saturate_add(uint64_t a, uint64_t b)
 {
