@@ -118,6 +118,13 @@ static bool add(struct gc_region *region, struct list *list, uint32_t item)
     return true;
 }
 
+/* Its items, never NULL; false if memory runs out. */
+static bool end_list(struct gc_region *region, const struct list *list, uint32_t **items)
+{
+    *items = list->items != NULL ? list->items : gc_region_alloc(region, sizeof(uint32_t));
+    return *items != NULL;
+}
+
 static uint32_t *begin_lists(struct gc_region *region, uint32_t count)
 {
     return gc_region_alloc(region, ((uint64_t)count + 1) * sizeof(uint32_t));
@@ -154,8 +161,7 @@ static bool find_touches(struct maker *maker)
             return false;
         model->touch.first[i + 1] = (uint32_t)touching.list.count;
     }
-    model->touch.items = touching.list.items;
-    return true;
+    return end_list(maker->region, &touching.list, &model->touch.items);
 }
 
 /* Leaves out the buffers of the base, those that a node outside the scope touches, and those that
@@ -313,8 +319,7 @@ static bool find_before(struct maker *maker)
         }
         model->before.first[i + 1] = (uint32_t)ordering.list.count;
     }
-    model->before.items = ordering.list.items;
-    return true;
+    return end_list(maker->region, &ordering.list, &model->before.items);
 }
 
 static bool invert(struct gc_region *region, uint32_t count, const struct gc_order_lists *from,
@@ -451,8 +456,7 @@ static bool find_takes(struct maker *maker)
         }
         model->take.first[unit + 1] = (uint32_t)list.count;
     }
-    model->take.items = list.items;
-    return true;
+    return end_list(maker->region, &list, &model->take.items);
 }
 
 /* ---- the whole ---- */

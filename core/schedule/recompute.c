@@ -71,7 +71,7 @@ static void *copy_list(struct gc_region *region, const void *from, uint64_t coun
                        uint64_t size)
 {
     void *to = gc_region_alloc(region, (count + room) * size);
-    if (to != NULL)
+    if (to != NULL && count > 0)
         memcpy(to, from, count * size);
     return to;
 }
