@@ -4,16 +4,17 @@
 
 #define PAIRS_MAX (UINT64_C(1) << 20)
 #define SLICE_NODES 256
-#define STEPS_MAX 8 /* steps of LOWERING from the middle of bound and peak towards the peak */
+#define HALVINGS 7 /* of the distance between target and peak, before a longer slice */
+#define DOUBT 4    /* the part (1/n) of a slice for a kind that never lowered the peak */
+#define ASIDE 8    /* with a capacity to reach, the part (1/n) of the steps that lower the peak */
 
-/* Two searches beside the one per order at the target: PRIORITY restarts each round with the items
- * first that failed most often (squeaky wheels); LOWERING lowers the best peak. */
+/* Kinds of search beside the one per order: PRIORITY restarts each time with the items first that
+ * failed most often (squeaky wheels); FORCED fill forced sections first, and find perfect packings.
+ */
 #define PRIORITY GC_PLACE_ORDER_COUNT
-#define LOWERING (GC_PLACE_ORDER_COUNT + 1)
-#define FORCED (GC_PLACE_ORDER_COUNT + 2)
-#define SEARCH_COUNT (FORCED + (unsigned)(sizeof(FORCED_ORDERS) / sizeof(FORCED_ORDERS[0])))
+#define FORCED (GC_PLACE_ORDER_COUNT + 1)
+#define KIND_COUNT (FORCED + (unsigned)(sizeof(FORCED_ORDERS) / sizeof(FORCED_ORDERS[0])))
 
-/* Orders that fill forced sections first: these searches find perfect packings. */
 static const enum gc_order_build FORCED_ORDERS[] = {GC_PLACE_BY_CONTENTION_LENGTH,
                                                     GC_PLACE_BY_BYTES};
 
@@ -25,11 +26,20 @@ struct gc_place_exact {
     uint32_t *ranks[GC_PLACE_ORDER_COUNT + 1]; /* of the orders and of the priority */
     uint32_t *by_priority;
     uint32_t *priority;
-    struct gc_place_search *searches[SEARCH_COUNT]; /* NULL: none of that kind */
-    uint64_t capacities[SEARCH_COUNT]; /* the capacity each search tries; 0: none yet */
     uint64_t slice;
-    unsigned lowering_order;
-    unsigned lowering_step;
+
+    /* At the target: a search of each kind, which goes on in the next round. */
+    struct gc_place_search *searches[KIND_COUNT];
+    uint64_t capacities[KIND_COUNT]; /* 0: to begin; UINT64_MAX: has given up */
+
+    /* Below the peak, by bisection: a slice of each kind in turn at one capacity. */
+    struct gc_place_search *falling;
+    uint64_t failed; /* the highest capacity that no kind reached in its slice */
+    uint64_t falling_slice;
+    unsigned falling_kind;
+    bool has_lowered[KIND_COUNT]; /* the peak */
+    unsigned halvings;
+    unsigned rounds;
 };
 
 /* The rank of each of the model's items in an order of the component's items. */
@@ -58,6 +68,7 @@ struct gc_place_exact *gc_exact_create(struct gc_place_greedy *greedy, struct gc
     exact->run = run;
     exact->component = greedy->component;
     exact->slice = SLICE_NODES;
+    exact->falling_slice = SLICE_NODES;
     if (gc_model_of_component(&exact->model, run->region, exact->component, PAIRS_MAX,
                               run->options->seed) != GC_OK)
         return NULL;
@@ -73,29 +84,17 @@ struct gc_place_exact *gc_exact_create(struct gc_place_greedy *greedy, struct gc
     exact->priority = gc_region_alloc(run->region, bytes);
     if (exact->ranks[PRIORITY] == NULL || exact->by_priority == NULL || exact->priority == NULL)
         return NULL;
-    bool any = false;
-    for (unsigned i = 0; i < SEARCH_COUNT; i++) {
+    exact->falling =
+        gc_search_create(run->region, &exact->model, memo, exact->sorter, exact->priority);
+    for (unsigned i = 0; i < KIND_COUNT && exact->falling != NULL; i++)
         exact->searches[i] =
             gc_search_create(run->region, &exact->model, memo, exact->sorter, exact->priority);
-        any = any || exact->searches[i] != NULL;
-    }
-    return any ? exact : NULL;
+    return exact->falling != NULL ? exact : NULL;
 }
 
 static uint64_t target_of(const struct gc_place_exact *exact)
 {
     return gc_max_u64(exact->component->bound, exact->run->target);
-}
-
-/* The capacity that the search tries next. */
-static uint64_t capacity_for(const struct gc_place_exact *exact, unsigned search)
-{
-    const uint64_t target = target_of(exact);
-    uint64_t below_peak = exact->component->peak - 1;
-    if (search != LOWERING || below_peak <= target)
-        return target;
-    below_peak -= (below_peak - target) >> exact->lowering_step;
-    return gc_max_u64(target, below_peak - below_peak % exact->component->unit);
 }
 
 /* Ranks items by priority, highest first; older failures decay. */
@@ -112,99 +111,150 @@ static void rank_by_priority(struct gc_place_exact *exact)
         exact->ranks[PRIORITY][exact->by_priority[i]] = i;
 }
 
-static void begin(struct gc_place_exact *exact, unsigned search)
+static void begin(struct gc_place_exact *exact, struct gc_place_search *search, unsigned kind,
+                  uint64_t capacity)
 {
-    if (search == PRIORITY)
+    const unsigned order = kind >= FORCED ? FORCED_ORDERS[kind - FORCED] : kind;
+    if (kind == PRIORITY)
         rank_by_priority(exact);
-    unsigned order = search == LOWERING ? exact->lowering_order : search;
-    if (search >= FORCED)
-        order = FORCED_ORDERS[search - FORCED];
-    exact->capacities[search] = capacity_for(exact, search);
     const struct gc_place_preference preference = {
         .ranks = exact->ranks[order],
         .by_load = order < PRIORITY && gc_order_is_by_load(order),
-        .by_section = search >= FORCED,
+        .by_section = kind >= FORCED,
     };
-    gc_search_begin(exact->searches[search], exact->capacities[search], &preference);
+    gc_search_begin(search, capacity, &preference);
 }
 
-static void accept_found(struct gc_place_exact *exact, unsigned search)
+static void accept_found(struct gc_place_exact *exact, const struct gc_place_search *search)
 {
     struct gc_place_component *component = exact->component;
     uint64_t peak = 0;
-    gc_search_offsets(exact->searches[search], component->offsets);
+    gc_search_offsets(search, component->offsets);
     for (uint32_t i = 0; i < component->count; i++)
         peak = gc_max_u64(peak, gc_place_end(&component->items[i], component->offsets[i]));
     component->peak = peak;
-    exact->capacities[search] = 0;
-    exact->lowering_step = 1;
 }
 
-/* The tried capacity is refuted: the bound rises to the next possible end. */
-static void accept_none(struct gc_place_exact *exact, unsigned search)
+/* A capacity is refuted: the bound rises to the next possible end. */
+static void accept_none(struct gc_place_exact *exact, uint64_t capacity)
 {
     struct gc_place_component *component = exact->component;
-    component->bound = gc_max_u64(component->bound, exact->capacities[search] + 1);
+    component->bound = gc_max_u64(component->bound, capacity + 1);
     if (component->bound % component->unit != 0)
         component->bound += component->unit - component->bound % component->unit;
     component->bound = gc_min_u64(component->bound, component->peak);
-    exact->capacities[search] = 0;
     /* A refutation at the root takes no node; count a step, so that a bound rising in small steps
      * ends with the budget. */
     (void)gc_place_run_step(exact->run, 1);
 }
 
-/* A LOWERING that fails in its slice continues with another order, at a capacity nearer to the
- * peak. */
-static void move_lowering(struct gc_place_exact *exact)
+static enum gc_place_verdict run_slice(struct gc_place_exact *exact, struct gc_place_search *search,
+                                       uint64_t capacity, uint64_t nodes)
 {
-    exact->capacities[LOWERING] = 0;
-    exact->lowering_order = (exact->lowering_order + 1) % GC_PLACE_ORDER_COUNT;
-    exact->lowering_step = exact->lowering_step % STEPS_MAX + 1;
+    const enum gc_place_verdict verdict = gc_search_slice(search, exact->run, nodes);
+    if (verdict == GC_PLACE_FOUND)
+        accept_found(exact, search);
+    if (verdict == GC_PLACE_NONE)
+        accept_none(exact, capacity);
+    return verdict;
 }
 
-/* False: this search has nothing left to try. */
-static bool run_slice(struct gc_place_exact *exact, unsigned search)
+/* Another slice of a search at the target. False: it has nothing left to try. */
+static bool run_at_target(struct gc_place_exact *exact, unsigned kind)
 {
-    if (exact->searches[search] == NULL)
+    uint64_t *capacity = &exact->capacities[kind];
+    if (exact->searches[kind] == NULL || *capacity == UINT64_MAX)
         return false;
-    if (exact->capacities[search] == UINT64_MAX)
-        return false;
-    if (exact->capacities[search] < exact->component->bound ||
-        exact->capacities[search] >= exact->component->peak)
-        begin(exact, search);
-    switch (gc_search_slice(exact->searches[search], exact->run, exact->slice)) {
-    case GC_PLACE_FOUND:
-        accept_found(exact, search);
-        return true;
-    case GC_PLACE_NONE:
-        accept_none(exact, search);
-        return true;
+    if (*capacity < exact->component->bound || kind == PRIORITY) {
+        *capacity = target_of(exact);
+        begin(exact, exact->searches[kind], kind, *capacity);
+    }
+    switch (run_slice(exact, exact->searches[kind], *capacity, exact->slice)) {
     case GC_PLACE_GIVEN_UP:
-        if (search != LOWERING)
-            exact->capacities[search] = UINT64_MAX;
+        *capacity = kind == PRIORITY ? 0 : UINT64_MAX;
+        break;
+    case GC_PLACE_OPEN:
         break;
     default:
+        *capacity = 0;
         break;
     }
-    if (search == LOWERING)
-        move_lowering(exact);
-    if (search == PRIORITY)
-        exact->capacities[search] = 0;
-    return exact->capacities[search] != UINT64_MAX;
+    return *capacity != UINT64_MAX;
+}
+
+static bool is_ours(const struct gc_place_exact *exact, unsigned kind)
+{
+    const struct gc_placement_options *options = exact->run->options;
+    return options->share_count <= 1 || kind % options->share_count == options->share_index;
+}
+
+static bool is_done(const struct gc_place_exact *exact)
+{
+    return exact->run->stopped || exact->component->peak <= target_of(exact);
+}
+
+/* The capacity in the middle of those that are open; 0: none is left above the target. */
+static uint64_t middle(const struct gc_place_exact *exact)
+{
+    const uint64_t unit = exact->component->unit;
+    const uint64_t low = gc_max_u64(exact->failed, target_of(exact));
+    const uint64_t high = exact->component->peak - 1;
+    if (high <= low)
+        return 0;
+    const uint64_t capacity = low + (high - low + 1) / 2;
+    return capacity - capacity % unit > low ? capacity - capacity % unit : 0;
+}
+
+/* No kind of search reached the capacity, or one did: the next one is in the middle of the rest.
+ */
+static void move_falling(struct gc_place_exact *exact, uint64_t failed)
+{
+    exact->failed = gc_max_u64(exact->failed, failed);
+    exact->falling_kind = 0;
+    exact->halvings = failed > 0 ? exact->halvings + 1 : 0;
+    if (exact->halvings < HALVINGS && middle(exact) > 0)
+        return;
+    exact->halvings = 0;
+    exact->failed = 0;
+    exact->falling_slice = gc_max_u64(exact->falling_slice, 2 * exact->falling_slice);
+}
+
+/* Lowers the peak for about `nodes` steps. */
+static void run_falling(struct gc_place_exact *exact, uint64_t nodes)
+{
+    const uint64_t end = exact->run->nodes + nodes;
+    while (exact->run->nodes < end && !is_done(exact) && middle(exact) > 0) {
+        const uint64_t capacity = middle(exact);
+        const unsigned kind = exact->falling_kind++;
+        enum gc_place_verdict verdict = GC_PLACE_GIVEN_UP;
+        if (is_ours(exact, kind)) {
+            const uint64_t slice = exact->falling_slice;
+            begin(exact, exact->falling, kind, capacity);
+            verdict = run_slice(exact, exact->falling, capacity,
+                                exact->has_lowered[kind] ? slice : slice / DOUBT);
+            exact->has_lowered[kind] = exact->has_lowered[kind] || verdict == GC_PLACE_FOUND;
+        }
+        if (verdict == GC_PLACE_FOUND || verdict == GC_PLACE_NONE)
+            move_falling(exact, 0);
+        else if (exact->falling_kind == KIND_COUNT)
+            move_falling(exact, capacity);
+    }
 }
 
 bool gc_exact_round(struct gc_place_exact *exact)
 {
-    const struct gc_placement_options *options = exact->run->options;
+    const uint64_t begun = exact->run->nodes;
     bool any = false;
-    for (unsigned i = 0; i < SEARCH_COUNT; i++) {
-        if (exact->run->stopped || exact->component->peak <= target_of(exact))
+    for (unsigned kind = 0; kind < KIND_COUNT; kind++) {
+        if (is_done(exact))
             return true;
-        if (options->share_count > 1 && i % options->share_count != options->share_index)
-            continue;
-        any = run_slice(exact, i) || any;
+        if (is_ours(exact, kind))
+            any = run_at_target(exact, kind) || any;
     }
+    const uint64_t nodes = exact->run->nodes - begun;
+    const bool has_capacity = exact->run->problem->capacity_bytes != GC_PLACEMENT_UNLIMITED;
+    run_falling(exact, has_capacity ? nodes / ASIDE : nodes * exact->rounds / 2);
     exact->slice = gc_max_u64(exact->slice, 2 * exact->slice);
-    return any;
+    exact->rounds++;
+    return any || middle(exact) > 0;
 }

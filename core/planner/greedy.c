@@ -9,14 +9,6 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The skyline: the top of the placed items over sections, for items stacked on top. A segment tree;
- * O(log n) per call. */
-struct skyline {
-    uint64_t *whole; /* raises of the whole node; the root is 1, n has children 2n and 2n + 1 */
-    uint64_t *most;  /* the maximum of raises at or below the node */
-    uint32_t leaf_count;
-};
-
 #define ROOM_LOG2_MIN 2
 #define BLOCK_SPANS 4096U
 #define NODES_MAX 128 /* two paths up a tree of 2^32 leaves, and their children */
@@ -236,55 +228,6 @@ static bool index_add(struct gc_place_index *index, uint32_t first, uint32_t las
     return true;
 }
 
-static bool skyline_init(struct skyline *skyline, struct gc_region *region, uint32_t section_count)
-{
-    skyline->leaf_count = section_count;
-    skyline->whole = gc_region_alloc(region, 2 * (uint64_t)section_count * sizeof(uint64_t));
-    skyline->most = gc_region_alloc(region, 2 * (uint64_t)section_count * sizeof(uint64_t));
-    return skyline->whole != NULL && skyline->most != NULL;
-}
-
-static uint64_t whole_above(const struct skyline *skyline, uint32_t node)
-{
-    uint64_t height = 0;
-    for (; node > 0; node /= 2)
-        height = gc_max_u64(height, skyline->whole[node]);
-    return height;
-}
-
-static uint64_t skyline_height(const struct skyline *skyline, uint32_t first, uint32_t last)
-{
-    uint32_t left = first + skyline->leaf_count;
-    uint32_t right = last + skyline->leaf_count;
-    uint64_t height = gc_max_u64(whole_above(skyline, left), whole_above(skyline, right));
-    for (right++; left < right; left /= 2, right /= 2) {
-        if ((left & 1) != 0)
-            height = gc_max_u64(height, skyline->most[left++]);
-        if ((right & 1) != 0)
-            height = gc_max_u64(height, skyline->most[--right]);
-    }
-    return height;
-}
-
-static void raise_node(struct skyline *skyline, uint32_t node, uint64_t height)
-{
-    skyline->whole[node] = gc_max_u64(skyline->whole[node], height);
-    for (; node > 0; node /= 2)
-        skyline->most[node] = gc_max_u64(skyline->most[node], height);
-}
-
-static void skyline_raise(struct skyline *skyline, uint32_t first, uint32_t last, uint64_t height)
-{
-    uint32_t left = first + skyline->leaf_count;
-    uint32_t right = last + skyline->leaf_count + 1;
-    for (; left < right; left /= 2, right /= 2) {
-        if ((left & 1) != 0)
-            raise_node(skyline, left++, height);
-        if ((right & 1) != 0)
-            raise_node(skyline, --right, height);
-    }
-}
-
 #define LOOK_ITEMS 32U /* items between two polls of the clock */
 
 enum gc_status gc_greedy_init(struct gc_place_greedy *greedy, struct gc_place_run *run)
@@ -327,38 +270,10 @@ static bool place_fixed(struct gc_place_greedy *greedy, uint64_t *peak)
     return true;
 }
 
-/* Stacks the rest of the order on top of everything. */
-static enum gc_status stack_rest(struct gc_place_greedy *greedy, uint32_t placed, uint64_t *peak)
-{
-    const struct gc_place_component *component = greedy->component;
-    struct skyline skyline;
-    if (!skyline_init(&skyline, greedy->run->region, component->section_count))
-        return GC_NO_HOST_MEMORY;
-    for (uint32_t n = 0; n < component->count; n++) {
-        const uint32_t i = greedy->order[n];
-        const struct gc_place_item *item = &component->items[i];
-        if (n < placed || item->fixed != GC_PLACEMENT_FREE)
-            skyline_raise(&skyline, item->first, item->last, greedy->offsets[i] + item->bytes);
-    }
-    for (; placed < component->count; placed++) {
-        const uint32_t i = greedy->order[placed];
-        const struct gc_place_item *item = &component->items[i];
-        if (item->fixed != GC_PLACEMENT_FREE)
-            continue;
-        const uint64_t offset =
-            gc_place_align(skyline_height(&skyline, item->first, item->last), item->alignment);
-        greedy->offsets[i] = offset;
-        *peak = gc_max_u64(*peak, gc_place_end(item, offset));
-        skyline_raise(&skyline, item->first, item->last, offset + item->bytes);
-    }
-    return GC_OK;
-}
-
 enum gc_status gc_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit, uint64_t *peak)
 {
     const struct gc_place_component *component = greedy->component;
     struct gc_place_run *run = greedy->run;
-    const bool is_first = component->peak == UINT64_MAX;
     uint32_t placed = 0;
     *peak = 0;
     index_clear(&greedy->index, component->section_count);
@@ -379,11 +294,8 @@ enum gc_status gc_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit, ui
             return GC_NO_HOST_MEMORY;
     }
     gc_place_run_step(run, placed);
-    const bool is_complete = placed == component->count;
-    if (*peak > limit || (!is_complete && !is_first))
+    if (*peak > limit || placed < component->count)
         *peak = UINT64_MAX;
-    else if (!is_complete)
-        return stack_rest(greedy, placed, peak);
     return GC_OK;
 }
 

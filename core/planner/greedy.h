@@ -56,8 +56,7 @@ enum gc_status gc_greedy_init(struct gc_place_greedy *greedy, struct gc_place_ru
 /* Selects the component for the next passes. */
 void gc_greedy_select(struct gc_place_greedy *greedy, struct gc_place_component *component);
 /* One pass in greedy->order. It stops when the peak would exceed `limit` or time is up: *peak is
- * then UINT64_MAX. A component without a placement gets one even then: the rest is stacked on top.
- */
+ * then UINT64_MAX. */
 enum gc_status gc_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit,
                               uint64_t *peak) GC_CHECKED;
 /* Keeps the latest pass if it is better than the component's placement. */

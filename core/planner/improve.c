@@ -8,6 +8,7 @@
 #define LEEWAY 64  /* a pass may exceed the best peak by this fraction (1/n) and be built upon */
 
 struct improve {
+    struct gc_region scratch;
     struct gc_place_greedy *greedy;
     uint32_t *best; /* order */
     uint64_t *best_offsets;
@@ -157,44 +158,53 @@ static void restore_best(const struct improve *improve)
 
 static bool init(struct improve *improve, struct gc_place_greedy *greedy)
 {
-    struct gc_region *region = greedy->run->region;
+    const struct gc_place_run *run = greedy->run;
     const uint64_t count = greedy->component->count;
-    *improve =
-        (struct improve){.greedy = greedy, .random = gc_mix_u64(greedy->run->options->seed + 1)};
-    improve->best = gc_region_alloc(region, count * sizeof(uint32_t));
-    improve->best_offsets = gc_region_alloc(region, count * sizeof(uint64_t));
-    improve->stack = gc_region_alloc(region, count * sizeof(uint32_t));
-    improve->is_prioritized = gc_region_alloc(region, count * sizeof(bool));
+    *improve = (struct improve){.greedy = greedy,
+                                .random = gc_mix_u64(run->options->seed + 1) ^ run->nodes};
+    gc_region_init(&improve->scratch,
+                   gc_sub_or_zero_u64(run->region->bytes_max, gc_region_bytes(run->region)));
+    improve->best = gc_region_alloc(&improve->scratch, count * sizeof(uint32_t));
+    improve->best_offsets = gc_region_alloc(&improve->scratch, count * sizeof(uint64_t));
+    improve->stack = gc_region_alloc(&improve->scratch, count * sizeof(uint32_t));
+    improve->is_prioritized = gc_region_alloc(&improve->scratch, count * sizeof(bool));
     return improve->best != NULL && improve->best_offsets != NULL && improve->stack != NULL &&
            improve->is_prioritized != NULL;
 }
 
-enum gc_status gc_improve(struct gc_place_greedy *greedy, unsigned rounds)
+static enum gc_status search(struct improve *improve, unsigned rounds)
 {
+    struct gc_place_greedy *greedy = improve->greedy;
     const struct gc_place_run *run = greedy->run;
-    struct improve improve;
     uint64_t peak;
-    if (!init(&improve, greedy))
-        return GC_NO_HOST_MEMORY;
     enum gc_status status = gc_greedy_pass(greedy, UINT64_MAX - 1, &peak);
-    if (status != GC_OK)
+    if (status != GC_OK || peak == UINT64_MAX)
         return status;
     gc_greedy_save(greedy, peak);
-    save_best(&improve, peak);
-    for (unsigned idle = 0; idle < rounds && !run->stopped && improve.best_peak > run->target;
+    save_best(improve, peak);
+    for (unsigned idle = 0; idle < rounds && !run->stopped && improve->best_peak > run->target;
          idle++) {
-        const uint64_t best = improve.best_peak;
-        change_order(&improve);
+        const uint64_t best = improve->best_peak;
+        change_order(improve);
         status = gc_greedy_pass(greedy, best + best / LEEWAY, &peak);
         if (status != GC_OK)
             break;
         if (peak <= best) {
             idle = peak < best ? 0 : idle;
             gc_greedy_save(greedy, peak);
-            save_best(&improve, peak);
+            save_best(improve, peak);
         } else if (peak == UINT64_MAX || idle % PATIENCE == PATIENCE - 1) {
-            restore_best(&improve);
+            restore_best(improve);
         }
     }
+    return status;
+}
+
+enum gc_status gc_improve(struct gc_place_greedy *greedy, unsigned rounds)
+{
+    struct improve improve;
+    const enum gc_status status =
+        init(&improve, greedy) ? search(&improve, rounds) : GC_NO_HOST_MEMORY;
+    gc_region_fini(&improve.scratch);
     return status;
 }

@@ -1,9 +1,11 @@
-/* The solver, from problem to checked placement: first fit by every order, local search from the
- * best orders, then exact search of the component with the highest peak. A component whose peak is
- * below the highest bound of all needs no more work. */
+/* The solver, from problem to checked placement: online best fit, first fit by every order, local
+ * search from the best orders, then exact search of the component with the highest peak, or more
+ * local search where it is too large for that, until the run stops. A component whose peak is below
+ * the highest bound of all needs no more work. */
 #include "core/base/bits.h"
 #include "core/plan/placement.h"
 #include "core/planner/exact.h"
+#include "core/planner/fit.h"
 #include "core/planner/improve.h"
 #include "core/planner/place.h"
 
@@ -49,12 +51,11 @@ static enum gc_status solve_greedily(struct gc_place_greedy *greedy,
     /* The order by size is the best on large graphs, which may have time for few orders. */
     for (unsigned n = 0; n < GC_PLACE_ORDER_COUNT; n++) {
         const unsigned by = (GC_PLACE_BY_BYTES + n) % GC_PLACE_ORDER_COUNT;
-        if (component->peak <= run->target || (run->stopped && component->peak != UINT64_MAX))
+        if (component->peak <= run->target || run->stopped)
             return GC_OK;
         gc_order_build(component, &greedy->sorter, (enum gc_order_build)by, greedy->order);
-        const uint64_t leeway = component->peak == UINT64_MAX ? 0 : component->peak / LEEWAY;
         const enum gc_status status =
-            gc_greedy_pass(greedy, component->peak - 1 + leeway, &peaks[by]);
+            gc_greedy_pass(greedy, component->peak - 1 + component->peak / LEEWAY, &peaks[by]);
         if (status != GC_OK)
             return status;
         gc_greedy_save(greedy, peaks[by]);
@@ -87,24 +88,45 @@ struct exact_slot {
     bool is_made;
 };
 
-/* Another round of the component's exact searches. False: they have nothing left to try. */
-static bool search_round(struct gc_place_greedy *greedy, struct gc_place_component *component,
-                         struct gc_place_memo *memo, struct exact_slot *slot)
+/* First fit by the offsets of a placement places no item higher than that one does. */
+static enum gc_status improve_placement(struct gc_place_greedy *greedy)
+{
+    const struct gc_place_component *component = greedy->component;
+    for (uint32_t i = 0; i < component->count; i++) {
+        greedy->order[i] = i;
+        greedy->sorter.keys[i] = component->offsets[i];
+    }
+    gc_order_sort(&greedy->sorter, greedy->order, component->count);
+    return gc_improve(greedy, IMPROVE_ROUNDS);
+}
+
+/* Another round for the component: of its exact searches, or of local search where it has none.
+ * *goes_on: there is more to try. */
+static enum gc_status search_round(struct gc_place_greedy *greedy,
+                                   struct gc_place_component *component, struct gc_place_memo *memo,
+                                   struct exact_slot *slot, bool *goes_on)
 {
     gc_greedy_select(greedy, component);
     if (!slot->is_made)
         slot->exact = gc_exact_create(greedy, memo);
     slot->is_made = true;
-    return slot->exact != NULL && gc_exact_round(slot->exact);
+    if (slot->exact != NULL) {
+        *goes_on = gc_exact_round(slot->exact);
+        return GC_OK;
+    }
+    const struct gc_placement_options *options = greedy->run->options;
+    *goes_on = options->watch != NULL || options->node_max != GC_PLACEMENT_NODES_UNLIMITED;
+    return *goes_on ? improve_placement(greedy) : GC_OK;
 }
 
 /* Runs rounds of search for the component with the highest peak, until every peak is good enough.
  */
-static enum gc_status solve_exactly(struct gc_place_greedy *greedy)
+static enum gc_status solve_further(struct gc_place_greedy *greedy)
 {
     struct gc_place_run *run = greedy->run;
     struct gc_place_memo memo = {0};
     bool goes_on = true;
+    enum gc_status status = GC_OK;
     struct gc_place_component *component = worst_component(run);
     if (component == NULL || run->stopped)
         return GC_OK;
@@ -114,21 +136,24 @@ static enum gc_status solve_exactly(struct gc_place_greedy *greedy)
     gc_model_memo_init(
         &memo, run->region,
         gc_min_u64(MEMO_BYTES_MAX, MEMO_BYTES_PER_PAIR * component->count * component->count));
-    for (; component != NULL && goes_on && !run->stopped; component = worst_component(run)) {
-        goes_on =
-            search_round(greedy, component, &memo, &slots[component - run->components.components]);
+    for (; status == GC_OK && component != NULL && goes_on && !run->stopped;
+         component = worst_component(run)) {
+        status = search_round(greedy, component, &memo,
+                              &slots[component - run->components.components], &goes_on);
         raise_bound(run, component);
     }
-    return GC_OK;
+    return status;
 }
 
 static enum gc_status solve_components(struct gc_place_run *run)
 {
     struct gc_place_greedy greedy;
-    enum gc_status status = gc_greedy_init(&greedy, run);
+    enum gc_status status = gc_fit_components(run);
+    if (status == GC_OK)
+        status = gc_greedy_init(&greedy, run);
     for (uint32_t p = 0; status == GC_OK && p < run->components.count; p++)
         status = solve_greedily(&greedy, &run->components.components[p]);
-    return status == GC_OK ? solve_exactly(&greedy) : status;
+    return status == GC_OK ? solve_further(&greedy) : status;
 }
 
 static enum gc_status write_offsets(const struct gc_place_run *run, struct gc_region *region,
@@ -158,10 +183,8 @@ static enum gc_status solve(struct gc_place_run *run, const struct gc_placement_
         status = gc_place_prepare(run->region, problem, &run->components);
     if (status != GC_OK)
         return status;
-    for (uint32_t p = 0; p < run->components.count; p++) {
-        run->components.components[p].peak = UINT64_MAX;
+    for (uint32_t p = 0; p < run->components.count; p++)
         run->bound = gc_max_u64(run->bound, run->components.components[p].bound);
-    }
     run->target = run->bound;
     if (problem->capacity_bytes != GC_PLACEMENT_UNLIMITED)
         run->target = gc_max_u64(run->target, problem->capacity_bytes);

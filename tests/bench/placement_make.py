@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Placement problems whose best peak is known: it is the most that is alive at once.
+"""Placement problems of every size.
 
 usage: placement_make.py KIND COUNT SEED > problem.csv
+
+Those whose best peak is known, as it is the most that is alive at once:
 
 guillotine  a rectangle of time and memory cut COUNT - 1 times: a perfect packing
 wide        the same on a fine grid, where hardly two cuts are at one time
@@ -10,6 +12,13 @@ nested      lifetimes within lifetimes, as forward and backward passes have them
 staircase   each buffer begins when the one before ends, in lanes
 aligned     guillotine in units of 256 bytes, to which all offsets are aligned
 fixed       guillotine in which one buffer of eight is held where it was cut
+same        buffers of one size, of any life
+
+Those whose best peak is not known:
+
+random      lives and sizes of every magnitude
+serve       requests hold caches as long as they run, beside the short-lived buffers of their steps
+ladder      lists that grow by half: each array begins before the one it replaces ends
 """
 import random
 import sys
@@ -37,7 +46,8 @@ def cut(count, rng, time, memory, pinwheels):
                  key=lambda i: (pieces[i][1] - pieces[i][0]) * pieces[i][3])
         lower, upper, offset, size = pieces[at]
         if pinwheels > 0 and len(pieces) + 4 <= count and upper - lower > 2 and size > 2 and rng.random() < pinwheels:
-            pieces[at:at + 1] = pinwheel(pieces[at], rng)
+            pieces[at], *others = pinwheel(pieces[at], rng)
+            pieces += others
         elif upper - lower > 1 and (size == 1 or rng.random() < 0.5):
             time_cut = rng.randrange(lower + 1, upper)
             pieces[at] = (lower, time_cut, offset, size)
@@ -98,10 +108,55 @@ def staircase(count, rng):
     return rows
 
 
+def life(rng, magnitudes):
+    """A whole number from 1 on, of any magnitude below 2 ** magnitudes."""
+    return 1 + rng.randrange(1 << rng.randrange(1, magnitudes))
+
+
+def same(count, rng):
+    starts = [rng.randrange(10 * count) for _ in range(count)]
+    return [(lower, lower + life(rng, 16), 0, 4096) for lower in starts]
+
+
+def random_lives(count, rng):
+    starts = [rng.randrange(10 * count) for _ in range(count)]
+    return [(lower, lower + life(rng, 16), 0, life(rng, 20)) for lower in starts]
+
+
+def serve(count, rng):
+    """One buffer of ten is a request's cache; the others are of 64 sizes, and live a few steps."""
+    sizes = [256 * life(rng, 12) for _ in range(64)]
+    rows = []
+    for time in range(count):
+        if rng.random() < 0.1:
+            tokens = 16 * life(rng, 9)
+            rows.append((time, time + 1 + int(rng.expovariate(1 / 2000)), 0, tokens * 2048))
+        else:
+            rows.append((time, time + life(rng, 5), 0, rng.choice(sizes)))
+    return rows
+
+
+def ladder(count, rng):
+    """Sixteen lists at a time; a list that is long enough is dropped, and another begun."""
+    rows, lists = [], [None] * 16
+    for time in range(count):
+        at = rng.randrange(len(lists))
+        size = 256 * rng.randrange(1, 64)
+        if lists[at] is not None:
+            lower, before, left = lists[at]
+            rows.append((lower, time + 1, 0, before))
+            size = before * 3 // 2 if left > 0 else size
+        left = lists[at][2] - 1 if lists[at] is not None and lists[at][2] > 0 else rng.randrange(1, 16)
+        lists[at] = (time, size, left)
+    rows += [(lower, count + 1, 0, size) for lower, size, _ in filter(None, lists)]
+    return rows[:count]
+
+
 def main():
     kind, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     rng = random.Random(seed)
-    makers = {"nested": nested, "staircase": staircase, "wide": wide, "pinwheel": pinwheels}
+    makers = {"nested": nested, "staircase": staircase, "wide": wide, "pinwheel": pinwheels,
+              "same": same, "random": random_lives, "serve": serve, "ladder": ladder}
     rows = makers.get(kind, guillotine)(count, rng)
     extra = {"aligned": ",alignment", "fixed": ",offset"}.get(kind, "")
     print(f"id,lower,upper,size{extra}")
