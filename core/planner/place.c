@@ -11,7 +11,8 @@
 #include <string.h>
 
 struct prepare {
-    struct gc_region *region;
+    struct gc_region *region; /* of the components */
+    struct gc_region scratch;
     const struct gc_placement_problem *problem;
     uint32_t *live; /* buffers with bytes; later sorted by component */
     uint32_t count;
@@ -48,11 +49,11 @@ static enum gc_status cut_time(struct prepare *prepare)
     struct gc_place_sorter starts;
     struct gc_place_sorter ends;
     const uint64_t bytes = prepare->count * sizeof(uint32_t);
-    uint32_t *by_start = gc_region_alloc(prepare->region, bytes);
-    uint32_t *by_end = gc_region_alloc(prepare->region, bytes);
+    uint32_t *by_start = gc_region_alloc(&prepare->scratch, bytes);
+    uint32_t *by_end = gc_region_alloc(&prepare->scratch, bytes);
     if (by_start == NULL || by_end == NULL ||
-        !gc_order_init(&starts, prepare->region, prepare->count) ||
-        !gc_order_init(&ends, prepare->region, prepare->count))
+        !gc_order_init(&starts, &prepare->scratch, prepare->count) ||
+        !gc_order_init(&ends, &prepare->scratch, prepare->count))
         return GC_NO_HOST_MEMORY;
     for (uint32_t i = 0; i < prepare->count; i++) {
         by_start[i] = i;
@@ -81,9 +82,9 @@ static enum gc_status cut_time(struct prepare *prepare)
 /* section → component: a component ends where no item lives on. */
 static enum gc_status cut_components(struct prepare *prepare, uint32_t *component_count)
 {
-    uint32_t *reach = gc_region_alloc(prepare->region, prepare->section_count * sizeof(*reach));
+    uint32_t *reach = gc_region_alloc(&prepare->scratch, prepare->section_count * sizeof(*reach));
     prepare->component_of =
-        gc_region_alloc(prepare->region, prepare->section_count * sizeof(*prepare->component_of));
+        gc_region_alloc(&prepare->scratch, prepare->section_count * sizeof(*prepare->component_of));
     if (reach == NULL || prepare->component_of == NULL)
         return GC_NO_HOST_MEMORY;
     for (uint32_t i = 0; i < prepare->count; i++)
@@ -180,16 +181,11 @@ static void measure(struct gc_place_component *component)
         component->unit = 1;
 }
 
-/* The load of the fullest section of each item's life, by a segment tree of maxima. */
-static enum gc_status measure_contention(struct gc_region *region,
-                                         struct gc_place_component *component)
+/* The load of the fullest section of each item's life, by a segment tree of maxima: `most` has two
+ * words for each section. */
+static void measure_contention(struct gc_place_component *component, uint64_t *most)
 {
     const uint32_t leaf_count = component->section_count;
-    struct gc_region scratch;
-    gc_region_init(&scratch, gc_sub_or_zero_u64(region->bytes_max, gc_region_bytes(region)));
-    uint64_t *most = gc_region_alloc(&scratch, 2 * (uint64_t)leaf_count * sizeof(*most));
-    if (most == NULL)
-        return GC_NO_HOST_MEMORY;
     memcpy(most + leaf_count, component->loads, leaf_count * sizeof(*most));
     for (uint32_t node = leaf_count; node-- > 1;)
         most[node] = gc_max_u64(most[2 * (uint64_t)node], most[2 * (uint64_t)node + 1]);
@@ -204,14 +200,12 @@ static enum gc_status measure_contention(struct gc_region *region,
                 item->contention = gc_max_u64(item->contention, most[--right]);
         }
     }
-    gc_region_fini(&scratch);
-    return GC_OK;
 }
 
 static enum gc_status fill_components(struct prepare *prepare,
                                       struct gc_place_components *components)
 {
-    uint32_t *starts = gc_region_alloc(prepare->region, components->count * sizeof(*starts));
+    uint32_t *starts = gc_region_alloc(&prepare->scratch, components->count * sizeof(*starts));
     if (starts == NULL)
         return GC_NO_HOST_MEMORY;
     for (uint32_t s = prepare->section_count; s-- > 0;) {
@@ -233,12 +227,39 @@ static enum gc_status fill_components(struct prepare *prepare,
                  &prepare->problem->buffers[prepare->live[i]], prepare->first[i] - starts[p],
                  prepare->last[i] - starts[p]);
     }
-    enum gc_status status = GC_OK;
-    for (uint32_t p = 0; status == GC_OK && p < components->count; p++) {
+    uint64_t *most =
+        gc_region_alloc(&prepare->scratch, 2 * (uint64_t)prepare->section_count * sizeof(*most));
+    if (most == NULL)
+        return GC_NO_HOST_MEMORY;
+    for (uint32_t p = 0; p < components->count; p++) {
         measure(&components->components[p]);
-        status = measure_contention(prepare->region, &components->components[p]);
+        measure_contention(&components->components[p], most);
     }
-    return status;
+    return GC_OK;
+}
+
+static enum gc_status prepare_components(struct prepare *prepare,
+                                         struct gc_place_components *components)
+{
+    const struct gc_placement_problem *problem = prepare->problem;
+    const uint64_t bytes = problem->count * sizeof(uint32_t);
+    prepare->live = gc_region_alloc(&prepare->scratch, bytes);
+    prepare->first = gc_region_alloc(&prepare->scratch, bytes);
+    prepare->last = gc_region_alloc(&prepare->scratch, bytes);
+    if (prepare->live == NULL || prepare->first == NULL || prepare->last == NULL)
+        return GC_NO_HOST_MEMORY;
+    for (uint32_t i = 0; i < problem->count; i++)
+        if (problem->buffers[i].bytes > 0)
+            prepare->live[prepare->count++] = i;
+    enum gc_status status = cut_time(prepare);
+    if (status == GC_OK)
+        status = cut_components(prepare, &components->count);
+    if (status != GC_OK)
+        return status;
+    components->components =
+        gc_region_alloc(prepare->region, components->count * sizeof(*components->components));
+    return components->components == NULL ? GC_NO_HOST_MEMORY
+                                          : fill_components(prepare, components);
 }
 
 enum gc_status gc_place_prepare(struct gc_region *region,
@@ -246,28 +267,16 @@ enum gc_status gc_place_prepare(struct gc_region *region,
                                 struct gc_place_components *components)
 {
     struct prepare prepare = {.region = region, .problem = problem};
-    const uint64_t bytes = problem->count * sizeof(uint32_t);
     enum gc_status status = check_sums(problem);
     *components = (struct gc_place_components){0};
     if (status != GC_OK)
         return status;
-    prepare.live = gc_region_alloc(region, bytes);
-    prepare.first = gc_region_alloc(region, bytes);
-    prepare.last = gc_region_alloc(region, bytes);
-    if (prepare.live == NULL || prepare.first == NULL || prepare.last == NULL)
-        return GC_NO_HOST_MEMORY;
-    for (uint32_t i = 0; i < problem->count; i++)
-        if (problem->buffers[i].bytes > 0)
-            prepare.live[prepare.count++] = i;
-    status = cut_time(&prepare);
-    if (status == GC_OK)
-        status = cut_components(&prepare, &components->count);
-    if (status != GC_OK)
-        return status;
-    components->components =
-        gc_region_alloc(region, components->count * sizeof(*components->components));
-    return components->components == NULL ? GC_NO_HOST_MEMORY
-                                          : fill_components(&prepare, components);
+    /* Both grow at once: each may have half of the memory. */
+    gc_region_init(&prepare.scratch,
+                   gc_sub_or_zero_u64(region->bytes_max, gc_region_bytes(region)) / 2);
+    status = prepare_components(&prepare, components);
+    gc_region_fini(&prepare.scratch);
+    return status;
 }
 
 /* ---- a run ---- */

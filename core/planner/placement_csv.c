@@ -1,6 +1,7 @@
 /* The reader is strict: it accepts no file whose meaning is in doubt. */
 #include "core/planner/placement_csv.h"
 
+#include "core/base/bits.h"
 #include "core/base/strmap.h"
 #include "core/io/csv.h"
 #include "core/io/text.h"
@@ -18,6 +19,7 @@ static const char *const COLUMN_NAMES[COLUMN_COUNT] = {
 
 #define REQUIRED_COUNT ALIGNMENT
 #define FIELD_SHOWN 48
+#define ROW_BYTES_MIN 8 /* 0,0,1,1 and the end of the line */
 
 struct reader {
     struct gc_region *region;
@@ -28,6 +30,7 @@ struct reader {
     size_t column_count;
     uint32_t room;
     struct gc_strmap ids;
+    struct gc_region scratch; /* of the ids' table */
 };
 
 __attribute__((format(printf, 2, 3))) static enum gc_status refuse(struct reader *reader,
@@ -95,12 +98,26 @@ static enum gc_status read_header(struct reader *reader)
     return GC_OK;
 }
 
+/* The rows that are left, as many as the text has room for: growing later would cost the memory
+ * twice. */
+static uint64_t count_rows(const struct reader *reader)
+{
+    const char *at = reader->lines.next;
+    uint64_t rows = 1;
+    const uint64_t most = 1 + (uint64_t)(reader->lines.end - at) / ROW_BYTES_MIN;
+    while (rows < most && (at = memchr(at, '\n', (size_t)(reader->lines.end - at))) != NULL) {
+        rows++;
+        at++;
+    }
+    return rows;
+}
+
 /* Memory for the next buffer, or NULL. */
 static struct gc_placement_buffer *reserve(struct reader *reader)
 {
     struct gc_placement_csv *csv = reader->csv;
     if (csv->count == reader->room) {
-        const uint64_t room = reader->room == 0 ? 64 : 2 * (uint64_t)reader->room;
+        const uint64_t room = reader->room == 0 ? count_rows(reader) : 2 * (uint64_t)reader->room;
         csv->buffers =
             gc_region_grow(reader->region, csv->buffers, reader->room * sizeof(csv->buffers[0]),
                            room * sizeof(csv->buffers[0]));
@@ -125,8 +142,9 @@ static enum gc_status read_id(struct reader *reader, const struct gc_csv_field *
                       printable(field, shown));
     const char *id = gc_region_text(reader->region, field->text, field->length);
     struct gc_strmap_entry *name =
-        id == NULL ? NULL
-                   : gc_strmap_find_or_add(&reader->ids, reader->region, id, field->length, &added);
+        id == NULL
+            ? NULL
+            : gc_strmap_find_or_add(&reader->ids, &reader->scratch, id, field->length, &added);
     if (name == NULL)
         return fail_no_memory(reader);
     if (!added)
@@ -195,8 +213,11 @@ enum gc_status gc_placement_csv_read(struct gc_region *region, const char *text,
     *csv = (struct gc_placement_csv){0};
     *error = (struct gc_placement_csv_error){0};
     gc_strmap_init(&reader.ids);
+    gc_region_init(&reader.scratch,
+                   gc_sub_or_zero_u64(region->bytes_max, gc_region_bytes(region)) / 2);
     enum gc_status status = read_header(&reader);
     while (status == GC_OK && gc_csv_next(&reader.lines, &line))
         status = read_row(&reader, &line);
+    gc_region_fini(&reader.scratch);
     return status;
 }

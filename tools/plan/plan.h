@@ -25,7 +25,8 @@ struct plan_request {
     const char *svg;    /* like output */
     uint64_t capacity_bytes;
     uint64_t alignment; /* 0: the source's default */
-    uint64_t deadline_ns;
+    uint64_t deadline_ns; /* from begin_ns on, when the command began */
+    uint64_t begin_ns;
     uint64_t seed;
     uint64_t node_max;
     unsigned threads;

@@ -1,5 +1,6 @@
 /* The command line of gpucache plan. */
 #include "core/base/bits.h"
+#include "core/base/clock.h"
 #include "core/io/text.h"
 #include "core/plan/plan.h"
 #include "tools/plan/plan.h"
@@ -193,6 +194,7 @@ int plan_setup_parse(const struct tool_command *command, int argc, char **argv,
     *request = (struct plan_request){.command = command,
                                      .capacity_bytes = GC_PLACEMENT_UNLIMITED,
                                      .deadline_ns = DEADLINE_DEFAULT_NS,
+                                     .begin_ns = gc_clock_ns(),
                                      .batch = 1};
     const struct tool_option options[] = {
         {.name = "--capacity", .value = &texts.capacity},

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #define SHOW_EVERY_NS (100 * GC_NS_PER_MS)
+#define AROUND 4 /* times the reading: reading, and checking and writing, as measured */
 
 struct progress {
     uint64_t begin_ns;
@@ -141,9 +142,12 @@ int plan_solve(const struct plan_request *request, struct plan_subject *subject,
                struct plan_result *result)
 {
     struct gc_placement placement = {.offsets = NULL};
-    struct progress progress = {.begin_ns = gc_clock_ns(),
-                                .deadline_ns =
-                                    gc_sub_or_zero_u64(request->deadline_ns, subject->spent_ns),
+    const uint64_t begin_ns = gc_clock_ns();
+    /* The file has been read; to check and write the plan takes longer. */
+    const uint64_t read_ns = gc_sub_or_zero_u64(begin_ns - request->begin_ns, subject->spent_ns);
+    const uint64_t apart_ns = AROUND * read_ns + subject->spent_ns;
+    struct progress progress = {.begin_ns = begin_ns,
+                                .deadline_ns = gc_sub_or_zero_u64(request->deadline_ns, apart_ns),
                                 .base_bytes = subject->base_bytes,
                                 .is_shown = isatty(STDERR_FILENO) == 1};
     int status = solve_rest(request, subject, &progress, &placement);
