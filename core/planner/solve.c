@@ -15,7 +15,7 @@
 #define IMPROVE_ORDERS 3
 #define IMPROVE_ROUNDS 32 /* without a gain before an order is dropped */
 #define EXACT_ALONE 16    /* components with fewer items get no local search, */
-#define EXACT_FIRST 512   /* those with fewer than this a short one */
+#define EXACT_FIRST 512   /* those with fewer than this a short one, and none later */
 #define MEMO_BYTES_MAX GC_MIB(32)
 #define MEMO_BYTES_PER_PAIR UINT64_C(1024) /* bytes for each pair of items */
 
@@ -100,8 +100,8 @@ static enum gc_status improve_placement(struct gc_place_greedy *greedy)
     return gc_improve(greedy, IMPROVE_ROUNDS);
 }
 
-/* Another round for the component: of its exact searches, or of local search where it has none.
- * *goes_on: there is more to try. */
+/* Another round for the component: of its exact searches, of local search where it is large or has
+ * none. *goes_on: there is more to try. */
 static enum gc_status search_round(struct gc_place_greedy *greedy,
                                    struct gc_place_component *component, struct gc_place_memo *memo,
                                    struct exact_slot *slot, bool *goes_on)
@@ -110,13 +110,15 @@ static enum gc_status search_round(struct gc_place_greedy *greedy,
     if (!slot->is_made)
         slot->exact = gc_exact_create(greedy, memo);
     slot->is_made = true;
-    if (slot->exact != NULL) {
-        *goes_on = gc_exact_round(slot->exact);
+    *goes_on = slot->exact != NULL && gc_exact_round(slot->exact);
+    if (slot->exact != NULL && component->count < EXACT_FIRST)
         return GC_OK;
-    }
     const struct gc_placement_options *options = greedy->run->options;
-    *goes_on = options->watch != NULL || options->node_max != GC_PLACEMENT_NODES_UNLIMITED;
-    return *goes_on ? improve_placement(greedy) : GC_OK;
+    *goes_on =
+        *goes_on || options->watch != NULL || options->node_max != GC_PLACEMENT_NODES_UNLIMITED;
+    return component->peak > greedy->run->target && !greedy->run->stopped
+               ? improve_placement(greedy)
+               : GC_OK;
 }
 
 /* Runs rounds of search for the component with the highest peak, until every peak is good enough.
