@@ -62,4 +62,10 @@ enum gc_status gc_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit,
 /* Keeps the latest pass if it is better than the component's placement. */
 bool gc_greedy_save(struct gc_place_greedy *greedy, uint64_t peak);
 
+/* improve.c: local search on the peak, first fit again and again, each time moving forward the
+ * items that ended too high (Joslin and Clements, "Squeaky wheel optimization", JAIR 10, 1999).
+ * Starts from greedy->order; ends when the component is good enough, the run stops, or `rounds`
+ * passes in a row bring no gain. The component's placement is replaced only by a better one. */
+enum gc_status gc_improve(struct gc_place_greedy *greedy, unsigned rounds) GC_CHECKED;
+
 #endif

@@ -1,6 +1,6 @@
-#include "core/planner/improve.h"
-
+/* Local search: see gc_improve. */
 #include "core/base/bits.h"
+#include "core/planner/greedy.h"
 
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #include "core/plan/placement.h"
 #include "core/planner/exact.h"
 #include "core/planner/fit.h"
-#include "core/planner/improve.h"
 #include "core/planner/place.h"
 
 #define LEEWAY                                                                                     \

@@ -185,7 +185,7 @@ const struct tool_command tool_command_plan = {
             "                  offsets; of a trace a plan for GPUCACHE_PLAN; - is standard\n"
             "                  output, which then has nothing else\n"
             "  --svg F         a picture: time across, address up\n"
-            "  --deadline SEC  time to search for a better placement (10)\n"
+            "  --deadline SEC  time for the command, reading and writing included (10)\n"
             "  --threads N     threads that search (1)\n"
             "  --seed N        seed of the search (0)\n"
             "  --nodes N       at most N search steps: with one thread the plan is\n"
