@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define SHOW_EVERY_NS (100 * GC_NS_PER_MS)
-#define AROUND 4 /* times the reading: reading, and checking and writing, by a profile of one problem of 1M */
+#define AROUND 4 /* times the reading: that, checking and writing (a profile of 1M buffers) */
 
 struct progress {
     uint64_t begin_ns;
