@@ -304,9 +304,8 @@ static void log_idle_gate(struct reading *reading)
         reading->options->mode == GC_MODE_OFF)
         return;
     for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
-        const bool is_open = asked[i] == GC_OPTION_GATE &&
-                             reading->options->gate != GC_ADMISSION_DENY &&
-                             reading->options->gate != GC_ADMISSION_EXIT;
+        const bool is_open =
+            asked[i] == GC_OPTION_GATE && !gc_admission_is_closed(reading->options->gate);
         if (is_open || reading->from_config[asked[i]] ||
             !gc_options_is_set(reading->options, asked[i]))
             continue;
@@ -324,7 +323,7 @@ static void check_gate(struct reading *reading)
         log_idle_gate(reading);
         return;
     }
-    if (options->gate != GC_ADMISSION_DENY && options->gate != GC_ADMISSION_EXIT)
+    if (!gc_admission_is_closed(options->gate))
         return;
     options->refused = true;
     log_line(reading, GC_LOG_ERROR, "%s is not valid and %s is %s: cuInit fails",

@@ -25,7 +25,25 @@ enum gc_managed { GC_MANAGED_COUNT, GC_MANAGED_LIMIT, GC_MANAGED_DENY };
 /* Bits of `overcommit`. */
 enum gc_overcommit { GC_OVERCOMMIT_OFF = 1, GC_OVERCOMMIT_SWAP = 2, GC_OVERCOMMIT_SPILL = 4 };
 enum gc_stacks { GC_STACKS_OFF, GC_STACKS_LEAKS, GC_STACKS_ALL };
-enum gc_admission { GC_ADMISSION_OFF, GC_ADMISSION_WARN, GC_ADMISSION_DENY, GC_ADMISSION_EXIT };
+enum gc_admission {
+    GC_ADMISSION_OFF,
+    GC_ADMISSION_WARN,
+    GC_ADMISSION_DENY,
+    GC_ADMISSION_EXIT,
+    GC_ADMISSION_STRICT,      /* as DENY, and a lower bound does not fit */
+    GC_ADMISSION_STRICT_EXIT, /* as EXIT, and a lower bound does not fit */
+};
+
+/* Whether a model that does not fit stops the program. */
+static inline bool gc_admission_is_closed(enum gc_admission gate)
+{
+    return gate >= GC_ADMISSION_DENY;
+}
+
+static inline bool gc_admission_is_strict(enum gc_admission gate)
+{
+    return gate >= GC_ADMISSION_STRICT;
+}
 /* Bits of GPUCACHE_DEBUG. */
 enum gc_debug { GC_DEBUG_POISON = 1, GC_DEBUG_GUARD = 2, GC_DEBUG_UAF = 4 };
 

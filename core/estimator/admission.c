@@ -33,6 +33,15 @@ static enum gc_dtype dtype_of(const char *word)
     return word[0] != '\0' ? gc_dtype_from_word(word, strlen(word)) : GC_DTYPE_NONE;
 }
 
+/* A kind of file, or a type. */
+static void set_weights(struct gc_admission_state *admission, const struct gc_options *options,
+                        enum gc_dtype *dtype)
+{
+    const char *word = options->dtype;
+    admission->request.mix = word[0] != '\0' ? gc_mix_from_word(word, strlen(word)) : GC_MIX_NONE;
+    *dtype = admission->request.mix == GC_MIX_NONE ? dtype_of(word) : GC_DTYPE_NONE;
+}
+
 static void set_request(struct gc_admission_state *admission, const struct gc_options *options)
 {
     struct gc_estimate_request *request = &admission->request;
@@ -41,7 +50,12 @@ static void set_request(struct gc_admission_state *admission, const struct gc_op
     request->seq_len = options->seq_len;
     request->kv_dtype = dtype_of(options->kv_dtype);
     request->dims = options->dims[0] != '\0' ? options->dims : NULL;
-    request->overhead_millionths = (uint64_t)((options->overhead - 1) * 1000000 + 0.5);
+    if (gc_options_is_set(options, GC_OPTION_OVERHEAD))
+        request->overhead_millionths = (uint64_t)((options->overhead - 1) * 1000000 + 0.5);
+    request->engine = gc_engine_from_word(options->engine);
+    request->fraction = (uint32_t)(options->utilisation * 1000 + 0.5);
+    if (gc_options_is_set(options, GC_OPTION_GPU_LAYERS))
+        request->device_layers = options->gpu_layers;
     request->chunk_tokens = options->chunk;
     request->device_count = (uint32_t)options->devices;
     request->split = strcmp(options->split, "tensor") == 0 ? GC_SPLIT_TENSOR : GC_SPLIT_LAYERS;
@@ -75,8 +89,9 @@ static void read_model(struct gc_admission_state *admission, const struct gc_opt
         memcpy(admission->why, error.text, sizeof(admission->why));
         return;
     }
-    enum gc_status status =
-        gc_estimator_open(admission->model, dtype_of(options->dtype), &admission->estimator);
+    enum gc_dtype dtype;
+    set_weights(admission, options, &dtype);
+    enum gc_status status = gc_estimator_open(admission->model, dtype, &admission->estimator);
     if (status == GC_OK)
         status = gc_estimator_run(admission->estimator, &admission->request, &admission->estimate);
     if (status == GC_OK)
@@ -121,6 +136,22 @@ static void log_suggestions(const struct gc_admission_state *admission, const st
     if (suggestions->kv_dtype.state == GC_SUGGESTION_SOME)
         gc_log_write(log, GC_LOG_WARN, "a KV cache of %s would fit",
                      gc_dtype_name((enum gc_dtype)suggestions->kv_dtype.value));
+    if (suggestions->chunk.state == GC_SUGGESTION_SOME)
+        gc_log_write(log, GC_LOG_WARN, "steps of %llu tokens would fit",
+                     (unsigned long long)suggestions->chunk.value);
+    if (suggestions->mix.state == GC_SUGGESTION_SOME)
+        gc_log_write(log, GC_LOG_WARN, "weights quantised as %s would fit",
+                     gc_mix_name((enum gc_mix)suggestions->mix.value));
+    if (suggestions->tensor_devices.state == GC_SUGGESTION_SOME)
+        gc_log_write(log, GC_LOG_WARN, "%llu devices would fit, each with a part of each layer",
+                     (unsigned long long)suggestions->tensor_devices.value);
+    if (suggestions->layer_devices.state == GC_SUGGESTION_SOME)
+        gc_log_write(log, GC_LOG_WARN, "%llu devices would fit, each with whole layers",
+                     (unsigned long long)suggestions->layer_devices.value);
+    if (suggestions->device_layers.state == GC_SUGGESTION_SOME)
+        gc_log_write(log, GC_LOG_WARN, "%llu of %llu layers on the device would fit",
+                     (unsigned long long)suggestions->device_layers.value,
+                     (unsigned long long)admission->estimate.layer_count + 1);
     if (suggestions->resident_experts.state == GC_SUGGESTION_SOME)
         gc_log_write(log, GC_LOG_WARN, "%llu of %llu experts of each layer would fit",
                      (unsigned long long)suggestions->resident_experts.value,
@@ -154,7 +185,7 @@ static void log_notes(const struct gc_admission_state *admission, const struct g
 static enum gc_log_level level_of(const struct gc_admission_state *admission)
 {
     const enum gc_admission gate = admission->options->gate;
-    return gate == GC_ADMISSION_DENY || gate == GC_ADMISSION_EXIT ? GC_LOG_ERROR : GC_LOG_WARN;
+    return gc_admission_is_closed(gate) ? GC_LOG_ERROR : GC_LOG_WARN;
 }
 
 static void log_missing_devices(const struct gc_admission_state *admission,
@@ -195,10 +226,12 @@ static void log_lower_bound(const struct gc_admission_state *admission, const st
 {
     char text[SHOWN_BYTES];
     char peak[GC_TEXT_SIZE_BYTES];
-    gc_log_write(
-        log, GC_LOG_WARN,
-        "%s needs at least %s, which fits; parts of the model are unknown: see gpucache estimate",
-        shown(admission, text), gc_text_size(admission->estimate.total.peak_bytes, peak));
+    const bool is_strict = gc_admission_is_strict(admission->options->gate);
+    gc_log_write(log, is_strict ? GC_LOG_ERROR : GC_LOG_WARN,
+                 "%s needs at least %s, which fits; parts of the model are unknown%s: see gpucache "
+                 "estimate",
+                 shown(admission, text), gc_text_size(admission->estimate.total.peak_bytes, peak),
+                 is_strict ? ", and a strict gate takes no lower bound" : "");
 }
 
 static void log_decision(struct gc_admission_state *admission, const struct gc_log *log)
@@ -234,6 +267,13 @@ static void set_budgets(struct gc_admission_state *admission,
     }
     if (context > 0)
         admission->request.context_bytes = context;
+    admission->request.memory_bytes = admission->budget.device_bytes;
+}
+
+/* A lower bound that fits proves nothing. */
+static bool is_unproven(const struct gc_admission_state *admission)
+{
+    return admission->fit.lower_bound && gc_admission_is_strict(admission->options->gate);
 }
 
 static enum gc_admission_verdict decide(struct gc_admission_state *admission,
@@ -241,9 +281,8 @@ static enum gc_admission_verdict decide(struct gc_admission_state *admission,
                                         const struct gc_log *log)
 {
     const bool is_silent = admission->options->gate == GC_ADMISSION_OFF;
-    const uint64_t context = admission->request.context_bytes;
     set_budgets(admission, devices);
-    if (admission->estimator != NULL && admission->request.context_bytes != context) {
+    if (admission->estimator != NULL) {
         const enum gc_status status =
             gc_estimator_run(admission->estimator, &admission->request, &admission->estimate);
         if (status != GC_OK)
@@ -257,7 +296,8 @@ static enum gc_admission_verdict decide(struct gc_admission_state *admission,
     gc_fit_check(&admission->estimate, &admission->budget, &admission->fit);
     if (!is_silent)
         log_decision(admission, log);
-    return admission->fit.fits ? GC_ADMISSION_FITS : GC_ADMISSION_EXCEEDS;
+    return admission->fit.fits && !is_unproven(admission) ? GC_ADMISSION_FITS
+                                                          : GC_ADMISSION_EXCEEDS;
 }
 
 enum gc_admission_verdict gc_admission_decide(struct gc_admission_state *admission,

@@ -18,9 +18,12 @@ void gc_estimate_request_init(struct gc_estimate_request *request)
         .kv_dtype = GC_DTYPE_NONE,
         .split = GC_SPLIT_LAYERS,
         .device_count = 1,
-        .overhead_millionths = GC_ESTIMATE_OVERHEAD_MILLIONTHS,
+        .engine = GC_ENGINE_BY_FILES,
+        .overhead_millionths = GC_ESTIMATE_ENGINE_OVERHEAD,
         .context_bytes = GC_ESTIMATE_CONTEXT_BYTES,
         .resident_experts = GC_ESTIMATE_ALL_EXPERTS,
+        .device_layers = GC_ESTIMATE_ALL_LAYERS,
+        .mix = GC_MIX_NONE,
     };
 }
 
@@ -194,6 +197,17 @@ enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dty
     return GC_OK;
 }
 
+bool gc_estimator_is_quantised(const struct gc_estimator *estimator)
+{
+    return estimator->weights.is_quantised;
+}
+
+bool gc_estimator_has_kinds(const struct gc_estimator *estimator)
+{
+    return estimator->has_layers && estimator->weights.layer_count > 0 &&
+           !estimator->weights.is_packed;
+}
+
 /* ---- what is not known ---- */
 
 #define BIT(part) (1U << (unsigned)(part))
@@ -263,7 +277,8 @@ static enum gc_status check_request(const struct gc_estimate_request *request)
 {
     if (request->batch == 0 || request->batch > GC_ESTIMATE_COUNT_MAX ||
         request->seq_len > UINT32_MAX || request->chunk_tokens > UINT32_MAX ||
-        request->device_count == 0 || request->device_count > GC_ESTIMATE_DEVICE_MAX)
+        request->fraction > 1000 || request->device_count == 0 ||
+        request->device_count > GC_ESTIMATE_DEVICE_MAX)
         return GC_INVALID_ARGUMENT;
     return GC_OK;
 }
@@ -283,13 +298,39 @@ static void set_tokens(const struct gc_estimator *estimator,
         gc_notes_add(&estimate->notes, "the context is longer than the model's own", NULL);
 }
 
+/* An engine that the user does not name follows from the files. */
+static void set_plan(const struct gc_estimator *estimator,
+                     const struct gc_estimate_request *request, struct gc_estimate *estimate)
+{
+    const enum gc_engine own = estimator->is_gguf ? GC_ENGINE_LLAMA_CPP : GC_ENGINE_TRANSFORMERS;
+    uint64_t memory = 0;
+    for (uint32_t i = 0; request->memory_bytes != NULL && i < request->device_count; i++) {
+        if (i == 0 || request->memory_bytes[i] < memory)
+            memory = request->memory_bytes[i];
+    }
+    const struct gc_engine_load load = {
+        .batch = request->batch,
+        .seq_len = estimate->seq_len,
+        .chunk_tokens = request->chunk_tokens,
+        .memory_bytes = memory == UINT64_MAX ? 0 : memory,
+        .fraction = request->fraction,
+        .device_count = request->device_count,
+        .is_tensor_split = request->split == GC_SPLIT_TENSOR,
+        .has_kv_cache = estimator->layers.has_kv_cache,
+    };
+    const bool by_files = request->engine == GC_ENGINE_BY_FILES;
+    gc_engine_make_plan(by_files ? own : request->engine, &load, &estimate->plan);
+    estimate->plan.by_files = by_files;
+}
+
 static void set_work(const struct gc_estimate_request *request, const struct gc_estimate *estimate,
                      struct gc_estimate_load *work)
 {
     const uint64_t chunk = request->chunk_tokens;
+    const uint64_t context = gc_engine_round(&estimate->plan, estimate->seq_len);
     *work = (struct gc_estimate_load){
         .batch = request->batch,
-        .context_tokens = estimate->seq_len,
+        .context_tokens = context,
         .step_tokens = chunk > 0 ? gc_min_u64(chunk, estimate->seq_len) : estimate->seq_len,
         .dtype = estimate->dtype,
         .kv_dtype = estimate->kv_dtype,
@@ -300,19 +341,62 @@ static void set_work(const struct gc_estimate_request *request, const struct gc_
 
 /* ---- sums ---- */
 
-static enum gc_status finish_device(const struct gc_estimate_request *request,
-                                    struct gc_estimate_sizes *sizes)
+static uint64_t memory_of(const struct gc_estimate_request *request, uint32_t device)
+{
+    return request->memory_bytes != NULL ? request->memory_bytes[device] : UINT64_MAX;
+}
+
+static uint64_t usable_of(const struct gc_estimate_request *request,
+                          const struct gc_estimate *estimate, uint32_t device)
+{
+    const uint64_t memory = memory_of(request, device);
+    return memory == UINT64_MAX
+               ? memory
+               : gc_sub_or_zero_u64(memory, gc_engine_unusable_bytes(&estimate->plan, memory,
+                                                                     request->context_bytes,
+                                                                     &estimate->devices[device]));
+}
+
+/* Blocks of the cache that fit beside all else on a device; the least of all devices counts. */
+static void count_blocks(uint32_t device, struct gc_estimate *estimate)
+{
+    const struct gc_estimate_sizes *sizes = &estimate->devices[device];
+    const uint64_t usable = estimate->usable_bytes[device];
+    const uint64_t cache = sizes->parts[GC_ESTIMATE_kv_cache];
+    if (usable == UINT64_MAX || estimate->kv_block_bytes[device] == 0 ||
+        !gc_engine_has_pool(estimate->plan.engine))
+        return;
+    const uint64_t room = gc_sub_or_zero_u64(usable, sizes->peak_bytes - cache);
+    const uint64_t blocks = room / estimate->kv_block_bytes[device];
+    estimate->kv_blocks = device == 0 ? blocks : gc_min_u64(estimate->kv_blocks, blocks);
+}
+
+static uint64_t overhead_of(const struct gc_estimate_request *request,
+                            const struct gc_estimate *estimate)
+{
+    return request->overhead_millionths != GC_ESTIMATE_ENGINE_OVERHEAD
+               ? request->overhead_millionths
+               : gc_engine_overhead(estimate->plan.engine);
+}
+
+static enum gc_status finish_device(const struct gc_estimate_request *request, uint32_t device,
+                                    struct gc_estimate *estimate)
 {
     struct gc_sum sum = {false};
+    struct gc_estimate_sizes *sizes = &estimate->devices[device];
     uint64_t bytes = 0;
     for (unsigned part = 0; part < GC_ESTIMATE_overhead; part++)
         bytes = gc_sum_add(&sum, bytes, sizes->parts[part]);
     const unsigned __int128 share =
-        ((unsigned __int128)bytes * request->overhead_millionths + 999999) / 1000000;
+        ((unsigned __int128)bytes * overhead_of(request, estimate) + 999999) / 1000000;
     if (share > UINT64_MAX)
         return GC_OVERFLOW;
-    sizes->parts[GC_ESTIMATE_overhead] = gc_sum_add(&sum, (uint64_t)share, request->context_bytes);
+    sizes->parts[GC_ESTIMATE_overhead] =
+        gc_sum_add(&sum, (uint64_t)share,
+                   gc_sum_add(&sum, request->context_bytes, estimate->graph_bytes[device]));
     sizes->peak_bytes = gc_sum_add(&sum, bytes, sizes->parts[GC_ESTIMATE_overhead]);
+    estimate->usable_bytes[device] = usable_of(request, estimate, device);
+    count_blocks(device, estimate);
     return gc_sum_status(&sum);
 }
 
@@ -350,6 +434,10 @@ static void set_facts(const struct gc_estimator *estimator,
     estimate->experts = estimator->layers.experts;
     estimate->expert_layer_count = estimator->layers.expert_layer_count;
     estimate->resident_experts = gc_min_u64(request->resident_experts, estimate->experts);
+    estimate->mix = request->mix;
+    estimate->layer_count = estimator->layers.count;
+    estimate->device_layers =
+        gc_min_u64(request->device_layers, (uint64_t)estimator->layers.count + 1);
     estimate->notes = estimator->notes;
     note_experts(estimator, request, estimate);
     gc_estimator_note_dims(estimator, request->dims, &estimate->notes);
@@ -369,7 +457,7 @@ static enum gc_status run_devices(const struct gc_estimator *estimator,
         if (status != GC_OK)
             return status;
         estimate->overflowed = GC_ESTIMATE_overhead;
-        status = finish_device(request, sizes);
+        status = finish_device(request, device, estimate);
         if (status == GC_OK)
             status = add_device(estimate, sizes);
         if (status != GC_OK)
@@ -408,20 +496,25 @@ static enum gc_dtype own_dtype(const struct gc_estimator *estimator)
 #define DTYPE_PARTS                                                                                \
     (1U << GC_ESTIMATE_state | 1U << GC_ESTIMATE_activation | 1U << GC_ESTIMATE_attention_workspace)
 
+static bool is_llama_cpp(const struct gc_estimate *estimate)
+{
+    return estimate->plan.engine == GC_ENGINE_LLAMA_CPP;
+}
+
 static void set_dtype(const struct gc_estimator *estimator, enum gc_dtype asked,
                       struct gc_estimate *estimate)
 {
     const bool is_taken = can_be_activations(asked) && estimator->graph == NULL;
     estimate->dtype = asked;
     if (!is_taken)
-        estimate->dtype = estimator->is_gguf ? GC_DTYPE_F32 : own_dtype(estimator);
+        estimate->dtype = is_llama_cpp(estimate) ? GC_DTYPE_F32 : own_dtype(estimator);
     if (!estimator->has_layers || is_taken)
         return;
     if (asked != GC_DTYPE_NONE && estimate->dtype != GC_DTYPE_NONE) {
         gc_notes_add(&estimate->notes, gc_dtype_name(asked),
                      ": not a type to compute in; activations are taken as ",
                      gc_dtype_name(estimate->dtype), NULL);
-    } else if (estimator->is_gguf) {
+    } else if (is_llama_cpp(estimate)) {
         gc_notes_add(&estimate->notes,
                      "activations are taken as f32, as llama.cpp computes them; --dtype names "
                      "another type",
@@ -438,18 +531,15 @@ static void set_kv_dtype(const struct gc_estimator *estimator,
                          const struct gc_estimate_request *request, enum gc_dtype asked,
                          struct gc_estimate *estimate)
 {
-    estimate->kv_dtype = request->kv_dtype != GC_DTYPE_NONE ? request->kv_dtype : asked;
-    if (estimate->kv_dtype != GC_DTYPE_NONE) {
-        if (request->kv_dtype == GC_DTYPE_NONE && estimator->has_layers &&
-            !can_be_activations(asked))
-            gc_notes_add(&estimate->notes, "keys and values are taken as ", gc_dtype_name(asked),
-                         ", as the weights are; --kv-dtype names another type", NULL);
+    estimate->kv_dtype = request->kv_dtype;
+    if (estimate->kv_dtype == GC_DTYPE_NONE && can_be_activations(asked))
+        estimate->kv_dtype = asked;
+    if (estimate->kv_dtype != GC_DTYPE_NONE)
         return;
-    }
-    estimate->kv_dtype = estimator->is_gguf ? GC_DTYPE_F16 : own_dtype(estimator);
+    estimate->kv_dtype = is_llama_cpp(estimate) ? GC_DTYPE_F16 : own_dtype(estimator);
     if (!estimator->has_layers)
         return;
-    if (estimator->is_gguf) {
+    if (is_llama_cpp(estimate)) {
         gc_notes_add(&estimate->notes,
                      "keys and values are taken as f16, as llama.cpp keeps them; --kv-dtype names "
                      "another type",
@@ -483,6 +573,7 @@ enum gc_status gc_estimator_run(const struct gc_estimator *estimator,
         return status;
     set_facts(estimator, request, estimate);
     set_tokens(estimator, request, estimate);
+    set_plan(estimator, request, estimate);
     set_dtypes(estimator, request, estimate);
     if (estimator->has_no_weights && estimator->graph == NULL) {
         estimate->unknown_parts |= BIT(GC_ESTIMATE_weight);

@@ -13,16 +13,18 @@
 
 #include "core/arch/arch.h"
 #include "core/arch/notes.h"
+#include "core/estimator/engine.h"
+#include "core/estimator/mix.h"
 #include "core/model/model.h"
 #include "core/report/estimate_record.h"
 
 #define GC_ESTIMATE_COUNT_MAX UINT64_C(1000000000) /* sequences, tokens */
 #define GC_ESTIMATE_ALL_EXPERTS UINT64_MAX
+#define GC_ESTIMATE_ALL_LAYERS UINT64_MAX
+#define GC_ESTIMATE_ENGINE_OVERHEAD UINT64_MAX
 
 /* Size of a CUDA context with lazy loading, if it has not been measured. */
 #define GC_ESTIMATE_CONTEXT_BYTES (UINT64_C(300) << 20)
-/* A factor of 1.1, as millionths above 1. */
-#define GC_ESTIMATE_OVERHEAD_MILLIONTHS 100000
 
 enum gc_split {
     GC_SPLIT_LAYERS, /* whole layers; devices differ by at most one layer */
@@ -32,19 +34,27 @@ enum gc_split {
 struct gc_estimate_request {
     uint64_t batch;           /* sequences; at least 1 */
     uint64_t seq_len;         /* tokens of each, future ones included; 0: the model's largest */
-    uint64_t chunk_tokens;    /* tokens of each sequence in one step; 0: all */
+    enum gc_engine engine;    /* GC_ENGINE_BY_FILES: chosen by the files */
+    uint64_t chunk_tokens;    /* tokens in one step: of all sequences; with transformers of each;
+                                 0: as the engine chooses */
     enum gc_dtype dtype;      /* of activations; GC_DTYPE_NONE: the model's own */
     enum gc_dtype kv_dtype;   /* GC_DTYPE_NONE: dtype, else the model's own */
     bool scores_materialised; /* attention writes out its scores */
     enum gc_split split;
     uint32_t device_count;        /* at least 1 */
-    uint64_t overhead_millionths; /* fraction of the other parts' sum, added to it */
+    uint64_t overhead_millionths; /* fraction of the other parts' sum, added to it;
+                                     GC_ESTIMATE_ENGINE_OVERHEAD: the engine's */
     uint64_t context_bytes;       /* on each device, before any allocation */
     uint64_t resident_experts;    /* of each layer; the others are not on the device */
+    uint64_t device_layers; /* on the device, from the last on, the output being one, as llama.cpp
+                               counts; the others and their cache are in host memory */
+    enum gc_mix mix;        /* the weights quantised so; GC_MIX_NONE: as they are */
+    uint32_t fraction; /* of a device's memory that the engine uses, in thousandths; 0: its own */
+    const uint64_t *memory_bytes; /* of each device, for what engines choose by it; NULL: unknown */
     const char *dims;             /* "name=N,…": open dimensions of an ONNX graph; NULL: none */
 };
 
-/* One sequence of the model's largest context, one device, the constants above for overhead. */
+/* One sequence of the model's largest context, one device, the engine's overhead. */
 void gc_estimate_request_init(struct gc_estimate_request *request);
 
 struct gc_estimate {
@@ -64,6 +74,16 @@ struct gc_estimate {
     uint64_t parameters;
     uint64_t tensor_count;
     uint64_t positions; /* the model's largest context; 0: unknown */
+    struct gc_engine_plan plan;
+    enum gc_mix mix;
+    uint32_t layer_count;       /* 0: unknown */
+    uint64_t device_layers;     /* at most layer_count + 1 */
+    uint64_t host_weight_bytes; /* weights that the engine or the request keeps in host memory */
+    uint64_t usable_bytes[GC_ESTIMATE_DEVICE_MAX]; /* of the memory, by the engine; UINT64_MAX: all
+                                                      or unknown */
+    uint64_t graph_bytes[GC_ESTIMATE_DEVICE_MAX];  /* recorded CUDA graphs: part of the overhead */
+    uint64_t kv_block_bytes[GC_ESTIMATE_DEVICE_MAX]; /* of one block, all layers of the device */
+    uint64_t kv_blocks; /* that the engine's pool has on each device; 0: it has none, or unknown */
     struct gc_notes notes;
 };
 
@@ -76,6 +96,11 @@ struct gc_estimator;
 enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dtype,
                                  struct gc_estimator **estimator) GC_CHECKED;
 void gc_estimator_close(struct gc_estimator *estimator); /* NULL: nothing */
+
+/* Whether some matrices are of blocks with scales, or of packed integers. */
+bool gc_estimator_is_quantised(const struct gc_estimator *estimator);
+/* Whether weights can be counted as a gc_mix: there are layers with tensors, not packed ones. */
+bool gc_estimator_has_kinds(const struct gc_estimator *estimator);
 
 /* GC_INVALID_ARGUMENT for a count out of its range; GC_OVERFLOW with estimate->overflowed. */
 enum gc_status gc_estimator_run(const struct gc_estimator *estimator,

@@ -35,8 +35,10 @@ void gc_fit_check(const struct gc_estimate *estimate, const struct gc_estimate_b
     *fit = (struct gc_fit){.fits = true, .lower_bound = estimate->unknown_parts != 0};
     for (uint32_t i = 0; i < estimate->device_count; i++) {
         const uint64_t bytes = budget->device_bytes[i];
-        const uint64_t deficit = gc_sub_or_zero_u64(estimate->devices[i].peak_bytes, bytes);
+        const uint64_t usable = gc_min_u64(bytes, estimate->usable_bytes[i]);
+        const uint64_t deficit = gc_sub_or_zero_u64(estimate->devices[i].peak_bytes, usable);
         fit->budget_bytes = add_saturated(fit->budget_bytes, bytes);
+        fit->usable_bytes = add_saturated(fit->usable_bytes, usable);
         fit->deficit_bytes = add_saturated(fit->deficit_bytes, deficit);
         if (deficit > fit->device_deficit_bytes) {
             fit->device_deficit_bytes = deficit;
@@ -71,8 +73,9 @@ static __attribute__((noinline)) struct point try_value(struct search *search, u
     if (gc_estimator_run(search->estimator, &search->request, &estimate) != GC_OK)
         return point;
     for (uint32_t i = 0; i < estimate.device_count; i++) {
-        const __int128_t room =
-            (__int128_t)search->budget->device_bytes[i] - estimate.devices[i].peak_bytes;
+        const uint64_t usable =
+            gc_min_u64(search->budget->device_bytes[i], estimate.usable_bytes[i]);
+        const __int128_t room = (__int128_t)usable - estimate.devices[i].peak_bytes;
         if (i == 0 || room < point.room)
             point.room = room;
     }
@@ -140,6 +143,40 @@ static struct gc_suggestion largest(struct search *search, uint64_t low, uint64_
     return (struct gc_suggestion){.state = GC_SUGGESTION_SOME, .value = range.low.value};
 }
 
+/* Result of try_request, which is not inlined: an estimate takes much of a small stack. */
+struct request_fit {
+    enum gc_status status;
+    bool has_cache;
+    bool fits;
+    enum gc_dtype kv_dtype;
+    enum gc_engine engine;
+    uint64_t step_tokens; /* that a chunk may divide; 0: none */
+    uint64_t weight_bytes;
+};
+
+static __attribute__((noinline)) struct request_fit try_request(
+    const struct gc_estimator *estimator, const struct gc_estimate_request *request,
+    const struct gc_estimate_budget *budget)
+{
+    struct gc_estimate estimate;
+    struct gc_fit fit;
+    struct request_fit request_fit = {.status = gc_estimator_run(estimator, request, &estimate)};
+    if (request_fit.status != GC_OK)
+        return request_fit;
+    gc_fit_check(&estimate, budget, &fit);
+    request_fit.has_cache = estimate.total.parts[GC_ESTIMATE_kv_cache] > 0;
+    request_fit.fits = fit.fits;
+    request_fit.kv_dtype = estimate.kv_dtype;
+    request_fit.engine = estimate.plan.engine;
+    request_fit.weight_bytes = estimate.total.parts[GC_ESTIMATE_weight];
+    if (estimator->has_layers && estimator->layers.has_kv_cache)
+        request_fit.step_tokens = estimate.plan.step_tokens > 0 ? estimate.plan.step_tokens
+                                  : request->chunk_tokens > 0
+                                      ? gc_min_u64(request->chunk_tokens, estimate.seq_len)
+                                      : estimate.seq_len;
+    return request_fit;
+}
+
 static struct search search_for(const struct gc_estimator *estimator,
                                 const struct gc_estimate_request *request,
                                 const struct gc_estimate_budget *budget)
@@ -187,11 +224,50 @@ static struct gc_suggestion suggest_experts(const struct gc_estimator *estimator
     return largest(&search, 0, estimator->layers.experts);
 }
 
+/* A chunk of the step that the request makes; no suggestion if that fits. */
+static struct gc_suggestion suggest_chunk(const struct gc_estimator *estimator,
+                                          const struct gc_estimate_request *request,
+                                          const struct gc_estimate_budget *budget,
+                                          const struct request_fit *request_fit)
+{
+    struct search search = search_for(estimator, request, budget);
+    search.field = &search.request.chunk_tokens;
+    if (request_fit->fits || request_fit->step_tokens < 2)
+        return (struct gc_suggestion){.state = GC_SUGGESTION_NONE};
+    return largest(&search, 1, request_fit->step_tokens);
+}
+
+/* Layers in device memory, the output being one. */
+static struct gc_suggestion suggest_layers(const struct gc_estimator *estimator,
+                                           const struct gc_estimate_request *request,
+                                           const struct gc_estimate_budget *budget,
+                                           const struct request_fit *request_fit)
+{
+    struct search search = search_for(estimator, request, budget);
+    search.field = &search.request.device_layers;
+    if (request_fit->fits || estimator->weights.layer_count == 0)
+        return (struct gc_suggestion){.state = GC_SUGGESTION_NONE};
+    return largest(
+        &search, 0,
+        gc_min_u64(request->device_layers, (uint64_t)estimator->weights.layer_count + 1));
+}
+
+/* ---- types ---- */
+
 /* Types of KV caches, widest first: those of llama.cpp, and 8-bit floats. */
 static const enum gc_dtype kv_types[] = {
     GC_DTYPE_F16,  GC_DTYPE_Q8_0, GC_DTYPE_F8_E4M3, GC_DTYPE_Q5_1,
     GC_DTYPE_Q5_0, GC_DTYPE_Q4_1, GC_DTYPE_Q4_0,
 };
+
+/* llama.cpp has no 8-bit floats (common/arg.cpp, kv_cache_types), the servers nothing else. */
+static bool is_kv_type_of(enum gc_dtype dtype, enum gc_engine engine)
+{
+    const bool is_f8 = dtype == GC_DTYPE_F8_E4M3;
+    if (engine == GC_ENGINE_LLAMA_CPP)
+        return !is_f8;
+    return engine == GC_ENGINE_TRANSFORMERS || is_f8 || dtype == GC_DTYPE_F16;
+}
 
 static bool is_smaller(enum gc_dtype a, enum gc_dtype b)
 {
@@ -199,30 +275,6 @@ static bool is_smaller(enum gc_dtype a, enum gc_dtype b)
     const struct gc_dtype_info *other = gc_dtype_get_info(b);
     return (uint64_t)one->block_bytes * other->block_elements <
            (uint64_t)other->block_bytes * one->block_elements;
-}
-
-/* Result of try_request, which is not inlined: an estimate takes much of a small stack. */
-struct request_fit {
-    enum gc_status status;
-    bool has_cache;
-    bool fits;
-    enum gc_dtype kv_dtype;
-};
-
-static __attribute__((noinline)) struct request_fit try_request(
-    const struct gc_estimator *estimator, const struct gc_estimate_request *request,
-    const struct gc_estimate_budget *budget)
-{
-    struct gc_estimate estimate;
-    struct gc_fit fit;
-    struct request_fit request_fit = {.status = gc_estimator_run(estimator, request, &estimate)};
-    if (request_fit.status != GC_OK)
-        return request_fit;
-    gc_fit_check(&estimate, budget, &fit);
-    request_fit.has_cache = estimate.total.parts[GC_ESTIMATE_kv_cache] > 0;
-    request_fit.fits = fit.fits;
-    request_fit.kv_dtype = estimate.kv_dtype;
-    return request_fit;
 }
 
 static struct gc_suggestion suggest_kv_dtype(const struct gc_estimator *estimator,
@@ -238,7 +290,8 @@ static struct gc_suggestion suggest_kv_dtype(const struct gc_estimator *estimato
         return (struct gc_suggestion){.state = GC_SUGGESTION_ALL, .value = request_fit->kv_dtype};
     search.field = &search.request.batch;
     for (size_t i = 0; i < sizeof(kv_types) / sizeof(kv_types[0]); i++) {
-        if (!is_smaller(kv_types[i], request_fit->kv_dtype))
+        if (!is_smaller(kv_types[i], request_fit->kv_dtype) ||
+            !is_kv_type_of(kv_types[i], request_fit->engine))
             continue;
         search.request.kv_dtype = kv_types[i];
         suggestion.state = GC_SUGGESTION_NOTHING_FITS;
@@ -248,17 +301,92 @@ static struct gc_suggestion suggest_kv_dtype(const struct gc_estimator *estimato
     return suggestion;
 }
 
+/* Files that the engine reads, from the largest on; of those smaller than the weights are. */
+static struct gc_suggestion suggest_mix(const struct gc_estimator *estimator,
+                                        const struct gc_estimate_request *request,
+                                        const struct gc_estimate_budget *budget,
+                                        const struct request_fit *request_fit)
+{
+    struct gc_estimate_request changed = *request;
+    struct gc_suggestion suggestion = {.state = GC_SUGGESTION_NONE};
+    if (request_fit->status != GC_OK || request_fit->fits || !gc_estimator_has_kinds(estimator))
+        return suggestion;
+    for (unsigned i = 0; i < GC_MIX_COUNT; i++) {
+        changed.mix = (enum gc_mix)i;
+        if (gc_mix_is_gguf(changed.mix) != (request_fit->engine == GC_ENGINE_LLAMA_CPP))
+            continue;
+        const struct request_fit other = try_request(estimator, &changed, budget);
+        if (other.status != GC_OK || other.weight_bytes >= request_fit->weight_bytes)
+            continue;
+        if (other.fits)
+            return (struct gc_suggestion){.state = GC_SUGGESTION_SOME, .value = i};
+        suggestion.state = GC_SUGGESTION_NOTHING_FITS;
+    }
+    return suggestion;
+}
+
+/* ---- devices ---- */
+
+/* Each layer's heads are divided without a rest. */
+static bool is_even(const struct gc_estimator *estimator, uint32_t devices)
+{
+    const struct gc_layers *layers = &estimator->layers;
+    for (uint32_t i = 0; i < layers->count; i++) {
+        if (layers->items[i].has_attention && layers->items[i].heads % devices != 0)
+            return false;
+    }
+    return true;
+}
+
+/* More devices are as the last of the request's. */
+static struct gc_suggestion suggest_devices(const struct gc_estimator *estimator,
+                                            const struct gc_estimate_request *request,
+                                            const struct gc_estimate_budget *budget,
+                                            const struct request_fit *request_fit,
+                                            enum gc_split split)
+{
+    struct gc_estimate_request changed = *request;
+    struct gc_estimate_budget wider = *budget;
+    uint64_t memory[GC_ESTIMATE_DEVICE_MAX];
+    const uint32_t last = request->device_count - 1;
+    if (request_fit->fits || !estimator->has_layers || estimator->layers.count == 0)
+        return (struct gc_suggestion){.state = GC_SUGGESTION_NONE};
+    for (uint32_t i = 0; i < GC_ESTIMATE_DEVICE_MAX; i++) {
+        wider.device_bytes[i] = budget->device_bytes[gc_min_u64(i, last)];
+        memory[i] = request->memory_bytes != NULL ? request->memory_bytes[gc_min_u64(i, last)] : 0;
+    }
+    changed.split = split;
+    changed.memory_bytes = request->memory_bytes != NULL ? memory : NULL;
+    const uint32_t most = split == GC_SPLIT_TENSOR ? GC_ESTIMATE_DEVICE_MAX
+                                                   : (uint32_t)gc_min_u64(GC_ESTIMATE_DEVICE_MAX,
+                                                                          estimator->layers.count);
+    for (uint32_t count = request->device_count + 1; count <= most; count++) {
+        changed.device_count = count;
+        if (split == GC_SPLIT_TENSOR && !is_even(estimator, count))
+            continue;
+        if (try_request(estimator, &changed, &wider).fits)
+            return (struct gc_suggestion){.state = GC_SUGGESTION_SOME, .value = count};
+    }
+    return (struct gc_suggestion){.state = GC_SUGGESTION_NOTHING_FITS};
+}
+
 enum gc_status gc_fit_suggest(const struct gc_estimator *estimator,
                               const struct gc_estimate_request *request,
                               const struct gc_estimate_budget *budget,
                               struct gc_suggestions *suggestions)
 {
-    const struct request_fit request_fit = try_request(estimator, request, budget);
-    if (request_fit.status != GC_OK && request_fit.status != GC_OVERFLOW)
-        return request_fit.status;
+    const struct request_fit fit = try_request(estimator, request, budget);
+    if (fit.status != GC_OK && fit.status != GC_OVERFLOW)
+        return fit.status;
     suggestions->batch = suggest_batch(estimator, request, budget);
     suggestions->seq_len = suggest_seq_len(estimator, request, budget);
+    suggestions->chunk = suggest_chunk(estimator, request, budget, &fit);
     suggestions->resident_experts = suggest_experts(estimator, request, budget);
-    suggestions->kv_dtype = suggest_kv_dtype(estimator, request, budget, &request_fit);
+    suggestions->kv_dtype = suggest_kv_dtype(estimator, request, budget, &fit);
+    suggestions->mix = suggest_mix(estimator, request, budget, &fit);
+    suggestions->tensor_devices =
+        suggest_devices(estimator, request, budget, &fit, GC_SPLIT_TENSOR);
+    suggestions->layer_devices = suggest_devices(estimator, request, budget, &fit, GC_SPLIT_LAYERS);
+    suggestions->device_layers = suggest_layers(estimator, request, budget, &fit);
     return GC_OK;
 }

@@ -16,6 +16,7 @@ struct gc_fit {
     bool fits;
     bool lower_bound;       /* some parts are unknown: the model may need more */
     uint64_t budget_bytes;  /* of all devices; GC_ESTIMATE_NO_BUDGET if one has no limit */
+    uint64_t usable_bytes;  /* of the budget, by the engine */
     uint64_t deficit_bytes; /* missing bytes, summed over devices */
     uint32_t device;        /* the device with the largest deficit */
     uint64_t device_deficit_bytes;
@@ -26,11 +27,18 @@ struct gc_fit {
 void gc_fit_check(const struct gc_estimate *estimate, const struct gc_estimate_budget *budget,
                   struct gc_fit *fit);
 
-/* The largest value that would fit, with everything else as requested. */
+enum gc_suggestion_kind {
+    GC_SUGGESTION_COUNT,
+    GC_SUGGESTION_FEWEST,
+    GC_SUGGESTION_DTYPE,
+    GC_SUGGESTION_MIX,
+};
+
+/* The largest value that would fit, with everything else as requested; of devices the smallest. */
 enum gc_suggestion_state {
     GC_SUGGESTION_NONE,         /* does not apply, or changes nothing */
-    GC_SUGGESTION_NOTHING_FITS, /* not even the smallest fits */
-    GC_SUGGESTION_SOME,         /* `value` fits and value + 1 does not */
+    GC_SUGGESTION_NOTHING_FITS, /* no value fits */
+    GC_SUGGESTION_SOME,         /* `value` fits and the next one does not */
     GC_SUGGESTION_ALL, /* every value fits, up to the limit of the model or of this program */
 };
 

@@ -36,6 +36,9 @@ static void put_fit(struct gc_json *json, const struct gc_answer *answer)
         gc_json_bool(json, fit->fits);
     else
         gc_json_null(json);
+    gc_json_write_maybe(json, "usable_bytes",
+                        fit != NULL && fit->usable_bytes != GC_ESTIMATE_NO_BUDGET,
+                        fit != NULL ? fit->usable_bytes : 0);
     gc_json_write_maybe(json, "deficit_bytes", fit != NULL, fit != NULL ? fit->deficit_bytes : 0);
     gc_json_key(json, "deficit");
     if (fit == NULL || fit->fits) {
@@ -49,15 +52,25 @@ static void put_fit(struct gc_json *json, const struct gc_answer *answer)
     gc_json_end_object(json);
 }
 
+static void put_mix(struct gc_json *json, const char *key, enum gc_mix mix)
+{
+    if (mix == GC_MIX_NONE)
+        gc_json_write_null(json, key);
+    else
+        gc_json_write_string(json, key, gc_mix_name(mix));
+}
+
 /* null: does not apply, or, where 0 may fit and for a type, not even the smallest fits. Else 0: not
  * even the smallest fits. */
-static void put_suggestion(struct gc_json *json, const char *key, const char *unit,
+static void put_suggestion(struct gc_json *json, const char *key, enum gc_suggestion_kind kind,
                            bool may_be_none, const struct gc_suggestion *suggestion)
 {
     const bool fits =
         suggestion->state == GC_SUGGESTION_SOME || suggestion->state == GC_SUGGESTION_ALL;
-    if (unit == NULL)
+    if (kind == GC_SUGGESTION_DTYPE)
         put_dtype(json, key, fits ? (enum gc_dtype)suggestion->value : GC_DTYPE_NONE);
+    else if (kind == GC_SUGGESTION_MIX)
+        put_mix(json, key, fits ? (enum gc_mix)suggestion->value : GC_MIX_NONE);
     else
         gc_json_write_maybe(json, key,
                             fits || (suggestion->state != GC_SUGGESTION_NONE && !may_be_none),
@@ -68,8 +81,9 @@ static void put_suggestions(struct gc_json *json, const struct gc_suggestions *s
 {
     static const struct gc_suggestions none;
     const struct gc_suggestions *from = suggestions != NULL ? suggestions : &none;
-#define GC_SUGGESTION(field, key, label, unit)                                                     \
-    put_suggestion(json, key, unit, &from->field == &from->resident_experts, &from->field);
+#define GC_SUGGESTION(field, key, label, unit, kind)                                               \
+    put_suggestion(json, key, GC_SUGGESTION_##kind, &from->field == &from->resident_experts,       \
+                   &from->field);
 #include "core/estimator/suggestions.def"
 #undef GC_SUGGESTION
 }
@@ -100,6 +114,30 @@ static void put_devices(struct gc_json *json, const struct gc_answer *answer)
     gc_json_end_array(json);
 }
 
+/* Of all devices; a part of their overhead. */
+static uint64_t graph_bytes(const struct gc_estimate *estimate)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < estimate->device_count; i++)
+        bytes += estimate->graph_bytes[i];
+    return bytes;
+}
+
+static void put_engine(struct gc_json *json, const struct gc_estimate *estimate)
+{
+    const struct gc_engine_plan *plan = &estimate->plan;
+    gc_json_write_string(json, "mode", "inference");
+    gc_json_write_string(json, "engine", gc_engine_name(plan->engine));
+    gc_json_write_bool(json, "engine_by_files", plan->by_files);
+    gc_json_write_maybe(json, "step_tokens", plan->step_tokens > 0, plan->step_tokens);
+    gc_json_write_uint(json, "kv_block_tokens", gc_engine_block_tokens(plan->engine));
+    gc_json_write_maybe(json, "kv_blocks", estimate->kv_blocks > 0, estimate->kv_blocks);
+    gc_json_write_uint(json, "graph_bytes", graph_bytes(estimate));
+    put_mix(json, "weights_as", estimate->mix);
+    gc_json_write_maybe(json, "gpu_layers", estimate->layer_count > 0, estimate->device_layers);
+    gc_json_write_uint(json, "host_weight_bytes", estimate->host_weight_bytes);
+}
+
 static void put_warnings(struct gc_json *json, const struct gc_notes *notes)
 {
     gc_json_open_array(json, "warnings", GC_JSON_LINES);
@@ -118,6 +156,7 @@ void gc_present_members(struct gc_json *json, const struct gc_answer *answer)
     gc_json_write_maybe(json, "seq_len", estimate->seq_len > 0, estimate->seq_len);
     put_dtype(json, "dtype", estimate->dtype);
     put_dtype(json, "kv_dtype", estimate->kv_dtype);
+    put_engine(json, estimate);
     put_sizes(json, &estimate->total);
     put_fit(json, answer);
     put_unknown(json, estimate);
@@ -158,6 +197,26 @@ static void write_count(struct gc_writer *out, uint64_t count)
     gc_writer_char(out, units[unit]);
 }
 
+/* A model without layers has no engine's rules: a graph, or weights alone. */
+static void write_engine(struct gc_writer *out, const struct gc_estimate *estimate)
+{
+    const struct gc_engine_plan *plan = &estimate->plan;
+    const uint64_t block = gc_engine_block_tokens(plan->engine);
+    if (estimate->mix != GC_MIX_NONE)
+        gc_writer_print(out, "\n  weights as %s", gc_mix_name(estimate->mix));
+    if (estimate->device_layers <= estimate->layer_count)
+        gc_writer_print(out, "\n  %lu of %lu layers on the GPU, the output being one",
+                        estimate->device_layers, (uint64_t)estimate->layer_count + 1);
+    gc_writer_text(out, "\n  for inference alone");
+    if (estimate->layer_count > 0)
+        gc_writer_print(out, ", by %s%s", gc_engine_name(plan->engine),
+                        plan->by_files ? " (from the files)" : "");
+    if (estimate->layer_count > 0 && plan->step_tokens > 0)
+        gc_writer_print(out, "\n  steps of %lu tokens, KV cache in blocks of %lu",
+                        plan->step_tokens, block);
+    gc_writer_text(out, "\n\n");
+}
+
 static void write_head(struct gc_writer *out, const struct gc_answer *answer)
 {
     const struct gc_estimate *estimate = answer->estimate;
@@ -176,7 +235,7 @@ static void write_head(struct gc_writer *out, const struct gc_answer *answer)
         gc_writer_print(out, ", KV cache %s", gc_dtype_name(estimate->kv_dtype));
     if (estimate->experts > 0)
         gc_writer_print(out, ", %lu of %lu experts", estimate->resident_experts, estimate->experts);
-    gc_writer_text(out, "\n\n");
+    write_engine(out, estimate);
 }
 
 /* Rounded with a unit, then exact. */
@@ -201,7 +260,11 @@ static void write_parts(struct gc_writer *out, const struct gc_estimate *estimat
             write_row(out, gc_estimate_part_label((enum gc_estimate_part)part),
                       estimate->total.parts[part], at_least);
     }
+    if (graph_bytes(estimate) > 0)
+        write_row(out, "  of it CUDA graphs", graph_bytes(estimate), false);
     write_row(out, "peak", estimate->total.peak_bytes, estimate->unknown_parts != 0);
+    if (estimate->host_weight_bytes > 0)
+        write_row(out, "weights in host memory", estimate->host_weight_bytes, false);
 }
 
 static void write_devices(struct gc_writer *out, const struct gc_answer *answer)
@@ -221,32 +284,54 @@ static void write_devices(struct gc_writer *out, const struct gc_answer *answer)
     }
 }
 
+static void write_value(struct gc_writer *out, const char *unit, enum gc_suggestion_kind kind,
+                        const struct gc_suggestion *suggestion)
+{
+    if (kind == GC_SUGGESTION_DTYPE)
+        gc_writer_text(out, gc_dtype_name((enum gc_dtype)suggestion->value));
+    else if (kind == GC_SUGGESTION_MIX)
+        gc_writer_text(out, gc_mix_name((enum gc_mix)suggestion->value));
+    else
+        gc_writer_print(out, "%lu%s%s", suggestion->value, unit,
+                        suggestion->state == GC_SUGGESTION_ALL ? ", all" : "");
+}
+
 static void write_offer(struct gc_writer *out, const char *label, const char *unit,
-                        const struct gc_suggestion *suggestion, bool *has_any)
+                        enum gc_suggestion_kind kind, const struct gc_suggestion *suggestion,
+                        bool *has_any)
 {
     if (suggestion->state == GC_SUGGESTION_NONE)
         return;
     if (!*has_any)
-        gc_writer_text(out, "\nLargest values that fit, each with all else unchanged:\n");
+        gc_writer_text(out, "\nValues that fit, each with all else unchanged:\n");
     *has_any = true;
     gc_writer_print(out, "  %s", label);
     gc_writer_pad(out, OFFER_COLUMN);
     if (suggestion->state == GC_SUGGESTION_NOTHING_FITS)
-        gc_writer_text(out, "not even the smallest fits\n");
-    else if (unit == NULL)
-        gc_writer_print(out, "%s\n", gc_dtype_name((enum gc_dtype)suggestion->value));
+        gc_writer_text(out, kind == GC_SUGGESTION_FEWEST ? "no number fits"
+                                                         : "not even the smallest fits");
     else
-        gc_writer_print(out, "%lu%s%s\n", suggestion->value, unit,
-                        suggestion->state == GC_SUGGESTION_ALL ? ", all" : "");
+        write_value(out, unit, kind, suggestion);
+    gc_writer_char(out, '\n');
 }
 
 static void write_offers(struct gc_writer *out, const struct gc_suggestions *suggestions)
 {
     bool has_any = false;
-#define GC_SUGGESTION(field, key, label, unit)                                                     \
-    write_offer(out, label, unit, &suggestions->field, &has_any);
+#define GC_SUGGESTION(field, key, label, unit, kind)                                               \
+    write_offer(out, label, unit, GC_SUGGESTION_##kind, &suggestions->field, &has_any);
 #include "core/estimator/suggestions.def"
 #undef GC_SUGGESTION
+}
+
+/* What the engine reports when it starts. */
+static void write_blocks(struct gc_writer *out, const struct gc_estimate *estimate)
+{
+    if (estimate->kv_blocks == 0)
+        return;
+    gc_writer_text(out, "  KV blocks");
+    gc_writer_right(out, SIZE_COLUMN, NUMBER(estimate->kv_blocks));
+    gc_writer_print(out, " of %lu tokens\n", gc_engine_block_tokens(estimate->plan.engine));
 }
 
 static void write_fit(struct gc_writer *out, const struct gc_answer *answer)
@@ -258,6 +343,9 @@ static void write_fit(struct gc_writer *out, const struct gc_answer *answer)
     }
     if (fit->budget_bytes != GC_ESTIMATE_NO_BUDGET)
         write_row(out, "budget", fit->budget_bytes, false);
+    if (fit->usable_bytes < fit->budget_bytes)
+        write_row(out, "of it usable", fit->usable_bytes, false);
+    write_blocks(out, answer->estimate);
     if (fit->fits) {
         gc_writer_text(out, fit->lower_bound ? "\nThe known parts fit.\n" : "\nIt fits.\n");
     } else {

@@ -4,6 +4,7 @@
 #define GC_WEIGHTS_H
 
 #include "core/arch/layers.h"
+#include "core/estimator/mix.h"
 #include "core/model/model.h"
 
 #define GC_WEIGHT_NO_LAYER UINT32_MAX
@@ -11,7 +12,9 @@
 struct gc_weight_place {
     uint32_t layer; /* GC_WEIGHT_NO_LAYER: outside the layers */
     bool expert;    /* one of a layer's experts, or all of them in one tensor */
+    bool embedding; /* of words or positions, before the layers */
     bool last;      /* of the whole model, after the layers: final norm, output */
+    enum gc_weight_kind kind;
 };
 
 /* Decided by the name alone. Pure. */
@@ -23,6 +26,7 @@ struct gc_weight_share {
     uint64_t replicated_bytes; /* of those with fewer: every device of a tensor-parallel group has
                                   them */
     uint64_t expert_bytes;
+    struct gc_weight_elements elements;
 };
 
 struct gc_weights {
@@ -30,9 +34,12 @@ struct gc_weights {
     uint64_t expert_bytes;
     uint64_t parameters;
     uint64_t tensors;
-    uint32_t layer_count;         /* one more than the highest layer named */
-    struct gc_weight_share first; /* before the layers: embeddings, and unrecognised tensors */
-    struct gc_weight_share last;  /* after the layers */
+    bool is_quantised;                /* some matrices are of blocks, or of integers */
+    bool is_packed;                   /* matrices are of integers: quantised by another program */
+    uint32_t layer_count;             /* one more than the highest layer named */
+    struct gc_weight_share embedding; /* of words and positions */
+    struct gc_weight_share first;     /* others before the layers, and unrecognised tensors */
+    struct gc_weight_share last;      /* after the layers */
     struct gc_weight_share layers[GC_ARCH_LAYER_MAX];
 };
 

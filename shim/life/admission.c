@@ -79,11 +79,11 @@ static void describe_all(const struct gc_options *options, uint32_t wanted,
 
 static CUresult admission_result(enum gc_admission word, enum gc_admission_verdict verdict)
 {
-    if (word == GC_ADMISSION_OFF || word == GC_ADMISSION_WARN)
+    if (!gc_admission_is_closed(word))
         return CUDA_SUCCESS;
     if (verdict == GC_ADMISSION_UNREADABLE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (word == GC_ADMISSION_EXIT)
+    if (word == GC_ADMISSION_EXIT || word == GC_ADMISSION_STRICT_EXIT)
         _exit(EXIT_DOES_NOT_FIT); /* by the user's choice; the program's own handlers expect a
                                      working CUDA */
     return CUDA_ERROR_OUT_OF_MEMORY;

@@ -91,19 +91,19 @@ static void join_ledger(void)
 }
 
 /* Whether cuInit must fail if admission lacks host memory: a model is named, and GPUCACHE_GATE is
- * deny or exit. Reads the environment if there was no memory for the options. */
+ * closed. Reads the environment if there was no memory for the options. */
 static bool refuses_by_default(void)
 {
     const struct gc_options *options = gc_shim.options;
     const char *gate, *model;
 
     if (options != NULL)
-        return options->model[0] != '\0' &&
-               (options->gate == GC_ADMISSION_DENY || options->gate == GC_ADMISSION_EXIT);
+        return options->model[0] != '\0' && gc_admission_is_closed(options->gate);
     gate = secure_getenv("GPUCACHE_GATE");
     model = secure_getenv("GPUCACHE_MODEL");
     return gate != NULL && model != NULL &&
-           (strcmp(gate, "deny") == 0 || strcmp(gate, "exit") == 0);
+           (strcmp(gate, "deny") == 0 || strcmp(gate, "exit") == 0 ||
+            strncmp(gate, "strict", sizeof("strict") - 1) == 0);
 }
 
 /* Stacks are walked by the unwinder. */

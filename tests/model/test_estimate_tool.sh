@@ -73,11 +73,14 @@ is "without a budget it is done" $? 0
 like "weights" "$(cat out)" '^  weights +586\.0 MiB +614465536$'
 like "KV cache" "$(cat out)" '^  KV cache +2\.0 GiB +2147483648$'
 like "no budget is reported" "$(cat out)" 'No budget given'
-for type in q4_0 int4 i8; do
+bytes() { "$TOOL" estimate llama --json "$@" | python3 -c 'import json,sys; print(json.load(sys.stdin)["'"$KEY"'"])'; }
+for type in int4 i8 q4_1; do
     "$TOOL" estimate llama --dtype $type > out
     like "weights in $type: activations as before" "$(cat out)" '^  activations +[0-9.]+ MiB +'"$("$TOOL" estimate llama --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["activation_bytes"])')"'$'
     like "weights in $type: reported" "$(cat out)" '^  .*: not a type to compute in; activations are taken as f16$'
-    like "weights in $type: the cache is reported" "$(cat out)" '^  keys and values are taken as .*; --kv-dtype names another type$'
+done
+for type in int4 q4_0 q4_1 Q4_K_M awq; do
+    is "weights in $type: the cache is as before" "$(KEY=kv_cache_bytes bytes --dtype $type)" "$(KEY=kv_cache_bytes bytes)"
 done
 "$TOOL" estimate llama --devices 2 --budget 1=8GiB --memory 16GiB > out
 like "a budget for one device, the memory for the other" "$(cat out)" '^  device 0 .* of +16\.0 GiB$'

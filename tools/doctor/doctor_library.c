@@ -131,8 +131,7 @@ void doctor_library(struct doctor *doctor)
         return;
     }
     /* Whether these settings let CUDA start only with a model that was read. */
-    const bool needs_module = options->model[0] != '\0' && (options->gate == GC_ADMISSION_DENY ||
-                                                            options->gate == GC_ADMISSION_EXIT);
+    const bool needs_module = options->model[0] != '\0' && gc_admission_is_closed(options->gate);
     char library[PATH_MAX];
     char reason[PATH_MAX + 128];
     if (library_find(library, reason)) {

@@ -4,6 +4,7 @@
 #include "tools/base/tool.h"
 #include "tools/estimate/calibration.h"
 #include "tools/estimate/estimate_setup.h"
+#include "tools/estimate/table.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -152,6 +153,8 @@ static int run(int argc, char **argv)
     const int status = estimate_setup_parse(&tool_command_estimate, argc, argv, &setup);
     if (status != TOOL_DONE || setup.models.helped)
         return status;
+    if (setup.table)
+        return estimate_table_run(&tool_command_estimate, &setup);
     return setup.models.count == 1 ? run_one(&setup) : run_several(&setup);
 }
 
@@ -169,23 +172,34 @@ const struct tool_command tool_command_estimate = {
             "  --batch N              sequences at once (1)\n"
             "  --seq-len N            tokens of each, generated ones included (the\n"
             "                         model's largest)\n"
-            "  --chunk N              tokens of each that are computed at once (all)\n"
+            "  --engine E             program that runs it: transformers, vllm, llama.cpp,\n"
+            "                         sglang, tensorrt-llm (llama.cpp for GGUF, else\n"
+            "                         transformers): its steps, blocks, graphs, reserve\n"
+            "  --chunk N              tokens that are computed at once: of all sequences;\n"
+            "                         with transformers of each (the engine's)\n"
+            "  --utilisation F        share of the memory that the engine uses (its own)\n"
             "  --dtype T              type of floating-point weights and of activations (the\n"
-            "                         model's)\n"
-            "  --kv-dtype T           type of keys and values (--dtype, else the model's)\n"
+            "                         model's), or a file of quantised weights: Q8_0,\n"
+            "                         Q6_K, Q5_K_M, Q4_K_M, ..., fp8, awq, gptq, nf4\n"
+            "  --kv-dtype T           type of keys and values (the model's)\n"
             "  --dim name=N           an open dimension of an ONNX graph; may be repeated\n"
             "  --devices N            devices that share the model (1)\n"
             "  --split layers|tensor  each device has some of the layers, or a part of\n"
             "                         each layer (layers)\n"
             "  --attention flash|full whether scores are written out: full (flash)\n"
+            "  --gpu-layers N         layers in device memory, the last ones, the output\n"
+            "                         being one more; the others in host memory (all)\n"
             "  --resident-experts N   experts of each layer that stay on the device (all)\n"
-            "  --overhead F           the sum is multiplied by it (1.1)\n"
+            "  --overhead F           the sum is multiplied by it (1.1 with transformers,\n"
+            "                         else 1)\n"
             "  --context-memory S     memory of a context on each device (300 MiB);\n"
             "                         measured: measure it on the first device here\n"
             "  --calibrate REPORT     compare with a run, by its JSON report, and derive the\n"
             "                         overhead and the memory of a context\n"
             "  --output FILE          file for the result of --calibrate\n"
             "  --calibration FILE     read overhead and context from such a file\n"
+            "  --table                a table by the type of weights: each with its total\n"
+            "                         and the smallest device; cache by context and type\n"
             "  --json                 print JSON; for several models an object with \"models\"\n",
     .run = run,
 };

@@ -21,6 +21,9 @@ struct texts {
     const char *overhead;
     const char *context;
     const char *experts;
+    const char *engine;
+    const char *utilisation;
+    const char *gpu_layers;
     const char *calibration;
     struct tool_list dims;
 };
@@ -57,10 +60,12 @@ static int parse_counts(const struct tool_command *command, const struct texts *
         {"--seq-len", texts->seq_len, 1, UINT32_MAX, "an integer, 1 to 4294967295"},
         {"--chunk", texts->chunk, 1, UINT32_MAX, "an integer, 1 to 4294967295"},
         {"--resident-experts", texts->experts, 0, UINT32_MAX, "an integer, 0 to 4294967295"},
+        {"--gpu-layers", texts->gpu_layers, 0, GC_ARCH_LAYER_MAX + 1, "an integer, 0 to 1025"},
         {"--devices", texts->devices, 1, GC_ESTIMATE_DEVICE_MAX, "an integer, 1 to 64"},
     };
-    uint64_t *const fields[] = {&request->batch, &request->seq_len, &request->chunk_tokens,
-                                &request->resident_experts, &devices};
+    uint64_t *const fields[] = {&request->batch,         &request->seq_len,
+                                &request->chunk_tokens,  &request->resident_experts,
+                                &request->device_layers, &devices};
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         const int status = parse_count(command, &rules[i], fields[i]);
         if (status != TOOL_DONE)
@@ -80,6 +85,38 @@ static int parse_dtype(const struct tool_command *command, const char *option, c
         return tool_refuse(command, option, text,
                            "an element type: f32, f16, bf16, f8, i8, q8_0, q4_0, ...");
     return TOOL_DONE;
+}
+
+/* A kind of file of quantised weights, or an element type. */
+static int parse_weights(const struct tool_command *command, const char *text,
+                         struct estimate_setup *setup)
+{
+    if (text != NULL)
+        setup->request.mix = gc_mix_from_word(text, strlen(text));
+    return setup->request.mix == GC_MIX_NONE
+               ? parse_dtype(command, "--dtype", text, &setup->weight_dtype)
+               : TOOL_DONE;
+}
+
+static int parse_engine(const struct tool_command *command, const struct texts *texts,
+                        struct gc_estimate_request *request)
+{
+    struct gc_decimal share;
+    const char *end;
+    if (texts->engine != NULL)
+        request->engine = gc_engine_from_word(texts->engine);
+    if (texts->engine != NULL && request->engine == GC_ENGINE_BY_FILES)
+        return tool_refuse(command, "--engine", texts->engine, gc_engine_names());
+    if (texts->utilisation == NULL)
+        return TOOL_DONE;
+    if (!gc_text_decimal(texts->utilisation, &end, &share) || *end != '\0' || share.whole > 1 ||
+        (share.whole == 1 && share.fraction > 0) || (share.whole == 0 && share.fraction == 0))
+        return tool_refuse(command, "--utilisation", texts->utilisation, "a fraction, 0.001 to 1");
+    request->fraction =
+        (uint32_t)(share.whole * 1000 + (unsigned __int128)share.fraction * 1000 / share.scale);
+    return request->fraction > 0 ? TOOL_DONE
+                                 : tool_refuse(command, "--utilisation", texts->utilisation,
+                                               "a fraction, 0.001 to 1");
 }
 
 static int parse_words(const struct tool_command *command, const struct texts *texts,
@@ -219,13 +256,29 @@ static int parse_factors(const struct tool_command *command, const struct texts 
                                : status;
 }
 
+/* Engines choose by the whole memory of a device; a budget alone stands for it. */
+static int set_memory(const struct tool_command *command, const struct texts *texts,
+                      struct estimate_setup *setup)
+{
+    uint64_t memory = 0;
+    if (texts->memory != NULL && gc_size_parse(texts->memory, &memory) != GC_OK)
+        return tool_refuse(command, "--memory", texts->memory, "a size");
+    for (uint32_t i = 0; i < GC_ESTIMATE_DEVICE_MAX; i++)
+        setup->memory_bytes[i] = memory > 0 ? memory : setup->budget.device_bytes[i];
+    if (setup->has_budget)
+        setup->request.memory_bytes = setup->memory_bytes;
+    return TOOL_DONE;
+}
+
 static int parse_values(const struct tool_command *command, const struct texts *texts,
                         struct estimate_setup *setup)
 {
     struct gc_estimate_request *request = &setup->request;
     int status = parse_counts(command, texts, request);
     if (status == TOOL_DONE)
-        status = parse_dtype(command, "--dtype", texts->dtype, &setup->weight_dtype);
+        status = parse_weights(command, texts->dtype, setup);
+    if (status == TOOL_DONE)
+        status = parse_engine(command, texts, request);
     if (status == TOOL_DONE)
         status = parse_dtype(command, "--kv-dtype", texts->kv_dtype, &request->kv_dtype);
     if (status == TOOL_DONE)
@@ -234,6 +287,8 @@ static int parse_values(const struct tool_command *command, const struct texts *
         status = parse_dims(command, &texts->dims, setup);
     if (status == TOOL_DONE)
         status = parse_budget(command, texts, setup);
+    if (status == TOOL_DONE)
+        status = set_memory(command, texts, setup);
     return status == TOOL_DONE ? parse_factors(command, texts, setup) : status;
 }
 
@@ -241,6 +296,8 @@ static int check_use(const struct tool_command *command, const struct estimate_s
 {
     if (setup->output != NULL && setup->report == NULL)
         return tool_usage(command, "--output needs --calibrate");
+    if (setup->table && (setup->report != NULL || setup->models.count > 1))
+        return tool_usage(command, "--table accepts one model and no --calibrate");
     if (setup->report != NULL && setup->models.count > 1)
         return tool_usage(command, "--calibrate accepts one model");
     return TOOL_DONE;
@@ -269,11 +326,15 @@ int estimate_setup_parse(const struct tool_command *command, int argc, char **ar
         {.name = "--overhead", .value = &texts.overhead},
         {.name = "--context-memory", .value = &texts.context},
         {.name = "--resident-experts", .value = &texts.experts},
+        {.name = "--engine", .value = &texts.engine},
+        {.name = "--utilisation", .value = &texts.utilisation},
+        {.name = "--gpu-layers", .value = &texts.gpu_layers},
         {.name = "--calibration", .value = &texts.calibration},
         {.name = "--calibrate", .value = &setup->report},
         {.name = "--output", .value = &setup->output},
         {.name = "--dim", .list = &texts.dims},
         {.name = "--json", .flag = &setup->json},
+        {.name = "--table", .flag = &setup->table},
     };
     int status = tool_parse_words(command, options, sizeof(options) / sizeof(options[0]), argc,
                                   argv, &setup->models);

@@ -12,7 +12,9 @@ struct estimate_setup {
     enum gc_dtype weight_dtype; /* type assumed for floating-point weights; GC_DTYPE_NONE */
     bool has_budget;
     struct gc_estimate_budget budget;
+    uint64_t memory_bytes[GC_ESTIMATE_DEVICE_MAX]; /* for the engine: --memory, else the budget */
     bool json;
+    bool table;
     const char *report; /* --calibrate; NULL */
     const char *output; /* --output; NULL */
     char dims[GC_OPTION_LIST_BYTES];

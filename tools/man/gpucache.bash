@@ -41,7 +41,8 @@ _gpucache()
     esac
     case $previous in
     --mode) mapfile -t COMPREPLY < <(compgen -W "cache track off" -- "$current"); return ;;
-    --gate) mapfile -t COMPREPLY < <(compgen -W "off warn deny exit" -- "$current"); return ;;
+    --gate) mapfile -t COMPREPLY < <(compgen -W "off warn deny exit strict strict-exit" -- "$current"); return ;;
+    --engine) mapfile -t COMPREPLY < <(compgen -W "transformers vllm llama.cpp sglang tensorrt-llm" -- "$current"); return ;;
     --policy) mapfile -t COMPREPLY < <(compgen -W "cache driver" -- "$current"); return ;;
     --backend) mapfile -t COMPREPLY < <(compgen -W "vmm driver" -- "$current"); return ;;
     --split) mapfile -t COMPREPLY < <(compgen -W "layers tensor" -- "$current"); return ;;

@@ -95,6 +95,9 @@ gated 3 GPUCACHE_GATE=exit GPUCACHE_BUDGET=25% GPUCACHE_LIMIT=8GiB -- "$PROGRAM"
 logged "a part of the device" 'budget of 4\.0 GiB'
 gated 3 GPUCACHE_GATE=exit GPUCACHE_BUDGET=100GiB GPUCACHE_GROUP=g GPUCACHE_GROUP_LIMIT=10GiB -- "$PROGRAM"
 logged "a group's limit" 'budget of 10\.0 GiB'
+gated 3 GPUCACHE_GATE=exit GPUCACHE_BUDGET=15GiB GPUCACHE_SEQ_LEN=128 GPUCACHE_ENGINE=vllm GPUCACHE_UTILISATION=0.8 -- "$PROGRAM"
+gated 0 GPUCACHE_GATE=exit GPUCACHE_BUDGET=15GiB GPUCACHE_SEQ_LEN=128 GPUCACHE_ENGINE=vllm GPUCACHE_DTYPE=awq -- "$PROGRAM"
+gated 0 GPUCACHE_GATE=exit GPUCACHE_BUDGET=15GiB GPUCACHE_SEQ_LEN=128 GPUCACHE_ENGINE=llama.cpp GPUCACHE_GPU_LAYERS=16 -- "$PROGRAM"
 gated 0 GPUCACHE_GATE=exit GPUCACHE_BUDGET=40GiB GPUCACHE_BATCH=4 GPUCACHE_KV_DTYPE=u8 -- "$PROGRAM"
 is "batch and type of the cache" "$(json run.json '[r["estimate"]["batch"], r["estimate"]["kv_cache_bytes"] >> 30]')" "[4, 4]"
 gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_OVERHEAD=1 GPUCACHE_DTYPE=f32 -- "$PROGRAM"
@@ -149,7 +152,7 @@ gated 0 "${two[@]}" GPUCACHE_GATE=exit GPUCACHE_BUDGET=8GiB "GPUCACHE_SEQ_LEN=$t
 gated 3 "${two[@]}" GPUCACHE_GATE=exit GPUCACHE_BUDGET=8GiB "GPUCACHE_SEQ_LEN=$((tokens + 1))" -- "$PROGRAM"
 
 # ---- a gate that guards nothing ----
-for gate in deny exit; do
+for gate in deny exit strict strict-exit; do
     env GPUCACHE_REPORT=none GPUCACHE_GATE=$gate LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$PROGRAM" > out 2> err
     is "$gate without a model: the program runs" $? 0
     is "$gate without a model: logged in one line" "$(cat err)" \
@@ -169,6 +172,13 @@ json.dump(description, open("bare.json", "w"))
 END
 gated 3 GPUCACHE_MODEL="$TMP/bare.json" GPUCACHE_BUDGET=100MiB GPUCACHE_GATE=exit -- "$PROGRAM"
 logged "what is not known goes with the verdict" '^gpucache: note: no configuration beside the weights'
+gated 0 GPUCACHE_MODEL="$TMP/bare.json" GPUCACHE_GATE=exit -- "$PROGRAM"
+gated 1 GPUCACHE_MODEL="$TMP/bare.json" GPUCACHE_GATE=strict -- "$PROGRAM"
+logged "strict: a lower bound proves no fit" 'needs at least .*, and a strict gate takes no lower bound: see gpucache estimate$'
+gated 3 GPUCACHE_MODEL="$TMP/bare.json" GPUCACHE_GATE=strict-exit GPUCACHE_LOG=error -- "$PROGRAM"
+logged "strict-exit: logged whatever the log's level" 'a strict gate takes no lower bound'
+gated 0 GPUCACHE_SEQ_LEN=128 GPUCACHE_GATE=strict -- "$PROGRAM"
+gated 3 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=strict-exit -- "$PROGRAM"
 gated 0 GPUCACHE_MODEL="$TMP/bare.json" -- "$PROGRAM"
 like "and into the report" "$(json run.json 'r["estimate"]["warnings"]')" 'no configuration beside the weights'
 

@@ -30,6 +30,7 @@ static int make_model(void **state)
     strcpy(options.model, path);
     options.batch = 1;
     options.overhead = 1;
+    options.set_mask = UINT64_C(1) << GC_OPTION_OVERHEAD;
     options.devices = 1;
     strcpy(options.split, "layers");
     options.gate = GC_ADMISSION_WARN;
@@ -99,6 +100,32 @@ static void a_lower_bound_that_fits_is_reported(void **state)
         strstr(text, " needs at least 1.3 GiB, which fits; parts of the model are unknown"));
     free(text);
     close(fd);
+}
+
+/* It is no proof of fit. */
+static void a_strict_gate_takes_no_lower_bound(void **state)
+{
+    static const enum gc_admission gates[] = {GC_ADMISSION_STRICT, GC_ADMISSION_STRICT_EXIT};
+    (void)state;
+    for (size_t i = 0; i < sizeof(gates) / sizeof(gates[0]); i++) {
+        const int fd = scratch_fd();
+        const struct gc_log log = {GC_LOG_ERROR, fd};
+        struct gc_report_estimate estimate;
+        size_t bytes;
+        options.gate = gates[i];
+        struct gc_admission_state *admission = open_keeper();
+        assert_int_equal(gc_admission_decide(admission, device_of(UINT64_MAX), &log),
+                         GC_ADMISSION_EXCEEDS);
+        assert_true(gc_admission_describe(admission, &estimate));
+        assert_false(estimate.fits);
+        char *text = scratch_read(fd, &bytes);
+        assert_non_null(strstr(text, "and a strict gate takes no lower bound"));
+        free(text);
+        close(fd);
+    }
+    options.gate = GC_ADMISSION_DENY;
+    assert_int_equal(gc_admission_decide(open_keeper(), device_of(UINT64_MAX), NULL),
+                     GC_ADMISSION_FITS);
 }
 
 static void an_unreadable_model_is_reported(void **state)
@@ -240,6 +267,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_peak_fits_and_a_byte_less_does_not, make_model,
                                         remove_model),
         cmocka_unit_test_setup_teardown(a_lower_bound_that_fits_is_reported, make_model,
+                                        remove_model),
+        cmocka_unit_test_setup_teardown(a_strict_gate_takes_no_lower_bound, make_model,
                                         remove_model),
         cmocka_unit_test_setup_teardown(an_unreadable_model_is_reported, make_model, remove_model),
         cmocka_unit_test_setup_teardown(each_device_has_its_own_budget, make_model, remove_model),

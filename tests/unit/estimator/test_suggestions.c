@@ -31,6 +31,8 @@ static void deficits(void **state)
     (void)state;
     for (unsigned i = 0; i < 3; i++)
         estimate.devices[i].peak_bytes = MIB(100) * (i + 1);
+    for (unsigned i = 0; i < 3; i++)
+        estimate.usable_bytes[i] = UINT64_MAX;
     estimate.devices[2].parts[GC_ESTIMATE_kv_cache] = 5;
     gc_fit_set_budget(&budget, MIB(300));
     gc_fit_check(&estimate, &budget, &fit);

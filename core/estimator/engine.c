@@ -1,0 +1,304 @@
+/* Sizes by engine: engines.def as tables, a run's plan, and the parts that engines compute in ways
+ * of their own. */
+#include "core/estimator/engine.h"
+
+#include "core/base/bits.h"
+#include "core/estimator/checked.h"
+
+#include <string.h>
+
+#define GIB(count) ((uint64_t)(count) << 30)
+#define MIB(count) ((uint64_t)(count) << 20)
+
+struct engine_row {
+    const char *name;
+    uint32_t block;
+    uint32_t fraction;
+    uint32_t overhead;
+    bool profiles;
+};
+
+static const struct engine_row rows[] = {
+#define GC_ENGINE(id, name, block, fraction, overhead, profiles)                                   \
+    {name, block, fraction, overhead, profiles},
+#include "core/estimator/engines.def"
+};
+
+struct tier_row {
+    enum gc_engine engine;
+    uint64_t from;
+    uint64_t tokens;
+    uint64_t sequences;
+    uint64_t captures;
+};
+
+static const struct tier_row tiers[] = {
+#define GC_ENGINE_TIER(id, from, tokens, sequences, captures)                                      \
+    {GC_ENGINE_##id, from, tokens, sequences, captures},
+#include "core/estimator/engines.def"
+};
+
+const char *gc_engine_name(enum gc_engine engine)
+{
+    return (unsigned)engine < GC_ENGINE_COUNT ? rows[engine].name : NULL;
+}
+
+const char *gc_engine_names(void)
+{
+    return ""
+#define GC_ENGINE(id, name, ...) ", " name
+#include "core/estimator/engines.def"
+           + 2;
+}
+
+enum gc_engine gc_engine_from_word(const char *word)
+{
+    for (unsigned i = 0; i < GC_ENGINE_COUNT; i++) {
+        if (strcmp(rows[i].name, word) == 0)
+            return (enum gc_engine)i;
+    }
+    return GC_ENGINE_BY_FILES;
+}
+
+uint64_t gc_engine_overhead(enum gc_engine engine)
+{
+    return rows[engine].overhead;
+}
+
+uint64_t gc_engine_block_tokens(enum gc_engine engine)
+{
+    return rows[engine].block;
+}
+
+bool gc_engine_has_pool(enum gc_engine engine)
+{
+    return engine == GC_ENGINE_VLLM || engine == GC_ENGINE_SGLANG ||
+           engine == GC_ENGINE_TENSORRT_LLM;
+}
+
+/* ---- the plan ---- */
+
+static const struct tier_row *tier_of(enum gc_engine engine, uint64_t memory_bytes)
+{
+    const uint64_t gib = memory_bytes > 0 ? memory_bytes >> 30 : GC_ENGINE_NO_MEMORY;
+    for (size_t i = 0; i < sizeof(tiers) / sizeof(tiers[0]); i++) {
+        const bool is_unknown = tiers[i].from == GC_ENGINE_NO_MEMORY;
+        if (tiers[i].engine == engine && gib >= tiers[i].from && is_unknown == (memory_bytes == 0))
+            return &tiers[i];
+    }
+    return &tiers[0];
+}
+
+static uint64_t multiply(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return gc_mul_u64(a, b, &product) ? product : UINT64_MAX;
+}
+
+/* SGLang's mem_fraction_static (server_args.py): 512 MiB, 1.5 MiB for each token of a step, 2 MiB
+ * for each sequence in a graph, 1 GiB for each eight devices; at least 10 GiB above 60 GiB. */
+static uint64_t sglang_reserve(const struct tier_row *tier, uint64_t chunk,
+                               const struct gc_engine_load *load)
+{
+    const uint64_t tokens = gc_max_u64(chunk, 2048);
+    const uint64_t bytes =
+        MIB(512) + tokens * MIB(3) / 2 + tier->sequences * MIB(2) + load->device_count * MIB(128);
+    return load->memory_bytes > GIB(60) ? gc_max_u64(bytes, GIB(10)) : bytes;
+}
+
+/* Without a cache there are no chunks: each sequence is computed at once. */
+static uint64_t tokens_of(const struct engine_row *row, const struct tier_row *tier,
+                          const struct gc_engine_load *load)
+{
+    const uint64_t asked = load->chunk_tokens > 0 ? load->chunk_tokens : tier->tokens;
+    const uint64_t most = load->has_kv_cache ? asked : gc_max_u64(asked, load->seq_len);
+    const uint64_t sequences = row->profiles ? tier->sequences : load->batch;
+    const uint64_t context =
+        row->block > 1 ? gc_divide_up_u64(load->seq_len, row->block) * (uint64_t)row->block
+                       : load->seq_len;
+    return gc_min_u64(most, multiply(gc_max_u64(sequences, load->batch), context));
+}
+
+void gc_engine_make_plan(enum gc_engine engine, const struct gc_engine_load *load,
+                         struct gc_engine_plan *plan)
+{
+    const struct engine_row *row = &rows[engine];
+    const struct tier_row *tier = tier_of(engine, load->memory_bytes);
+    *plan = (struct gc_engine_plan){
+        .engine = engine,
+        .output_rows = load->batch,
+        .captures = tier->captures,
+        .context_copies = 1,
+        .fraction = load->fraction > 0 ? load->fraction : row->fraction,
+        .memory_bytes = load->memory_bytes,
+    };
+    if (tier->tokens == 0)
+        return;
+    plan->step_tokens = tokens_of(row, tier, load);
+    if (engine == GC_ENGINE_SGLANG && plan->fraction == 0)
+        plan->reserved_bytes =
+            sglang_reserve(tier, load->chunk_tokens > 0 ? load->chunk_tokens : tier->tokens, load);
+    if (engine == GC_ENGINE_VLLM)
+        plan->output_rows = gc_min_u64(plan->step_tokens, tier->sequences);
+    if (engine == GC_ENGINE_LLAMA_CPP) {
+        plan->output_rows = plan->step_tokens;
+        /* ggml_backend_sched: four copies of the inputs between the stages of a pipeline. */
+        plan->context_copies = load->device_count > 1 && !load->is_tensor_split ? 4 : 1;
+    }
+}
+
+/* ---- the cache ---- */
+
+uint64_t gc_engine_round(const struct gc_engine_plan *plan, uint64_t tokens)
+{
+    const uint64_t block = rows[plan->engine].block;
+    return multiply(gc_divide_up_u64(tokens, block), block);
+}
+
+/* llama.cpp: window + ubatch (llama-kv-cache-iswa.cpp). vLLM: window - 1 + a step, and one more
+ * block (kv_cache_interface.py, SlidingWindowSpec). The others: window + a step. */
+struct gc_layer gc_engine_windowed(const struct gc_engine_plan *plan, const struct gc_layer *layer,
+                                   uint64_t context)
+{
+    struct gc_layer windowed = *layer;
+    if (layer->window == 0 || plan->step_tokens == 0)
+        return windowed;
+    uint64_t tokens = layer->window + plan->step_tokens;
+    if (plan->engine == GC_ENGINE_VLLM)
+        tokens = gc_min_u64(tokens - 1, context) + rows[plan->engine].block;
+    tokens = gc_min_u64(gc_engine_round(plan, tokens), UINT32_MAX);
+    windowed.window = (uint32_t)tokens;
+    return windowed;
+}
+
+/* ---- a step ---- */
+
+struct gc_estimate_load gc_engine_step(const struct gc_engine_plan *plan,
+                                       const struct gc_estimate_load *work)
+{
+    struct gc_estimate_load step = *work;
+    if (plan->step_tokens > 0) {
+        step.batch = 1;
+        step.step_tokens = plan->step_tokens;
+    }
+    return step;
+}
+
+static uint64_t expert_elements(const struct gc_layers *layers, uint32_t shards)
+{
+    const uint64_t shared = layers->shared_intermediate > 0
+                                ? layers->shared_intermediate
+                                : layers->shared_experts * layers->expert_intermediate;
+    const uint64_t width = layers->experts_used * layers->expert_intermediate;
+    const uint64_t wide = 3 * layers->hidden + 3 * gc_divide_up_u64(width + shared, shards);
+    return gc_max_u64(wide, (4 + 2 * layers->experts_used) * layers->hidden);
+}
+
+static uint64_t attention_elements(const struct gc_layers *layers, const struct gc_layer *layer,
+                                   uint32_t shards)
+{
+    const uint64_t heads = gc_divide_up_u64(layer->heads, shards);
+    const uint64_t kv_heads = gc_divide_up_u64(layer->kv_heads, shards);
+    const uint64_t query =
+        heads * (layer->is_mla ? layers->latent_key_dim : (uint64_t)layer->key_dim);
+    const uint64_t cached = layer->is_mla
+                                ? layers->kv_rank + layers->rope_dim
+                                : kv_heads * ((uint64_t)layer->key_dim + layer->value_dim);
+    if (!layer->has_attention)
+        return 0;
+    return 2 * layers->hidden + 2 * query + cached + gc_min_u64(cached, query);
+}
+
+/* Of the parts of a layer without scores, one after the other. */
+static uint64_t other_elements(const struct gc_layers *layers, const struct gc_layer *layer,
+                               uint32_t shards)
+{
+    uint64_t elements =
+        layer->experts ? expert_elements(layers, shards)
+                       : 3 * layers->hidden + 3 * gc_divide_up_u64(layer->intermediate, shards);
+    if (layer->state != GC_STATE_NONE)
+        elements = gc_max_u64(
+            elements, 3 * layers->hidden +
+                          3 * gc_divide_up_u64(layers->state_channels[layer->state], shards));
+    return elements;
+}
+
+enum gc_status gc_engine_compute_bytes(const struct gc_engine_plan *plan,
+                                       const struct gc_layers *layers, const struct gc_layer *layer,
+                                       const struct gc_estimate_load *work, uint64_t *bytes)
+{
+    struct gc_sum sum = {false};
+    const uint64_t row = sizeof(float) * plan->step_tokens;
+    const uint64_t heads = gc_divide_up_u64(layer->heads, work->shards);
+    const uint64_t pairs =
+        gc_sum_mul(&sum, plan->step_tokens, layer->has_attention ? work->context_tokens : 0);
+    const uint64_t mask = gc_sum_mul(&sum, pairs, work->scores_materialised ? 4 : 2);
+    const uint64_t inputs = gc_sum_add(&sum, mask, gc_sum_mul(&sum, row, layers->hidden));
+    const uint64_t scores =
+        work->scores_materialised ? gc_sum_mul(&sum, pairs, heads * sizeof(float)) : 0;
+    const uint64_t attention = gc_sum_add(
+        &sum, scores, gc_sum_mul(&sum, row, attention_elements(layers, layer, work->shards)));
+    const uint64_t other = gc_sum_mul(&sum, row, other_elements(layers, layer, work->shards));
+    *bytes = gc_sum_add(&sum, gc_max_u64(attention, other), mask);
+    *bytes = gc_sum_add(&sum, *bytes, gc_sum_mul(&sum, inputs, plan->context_copies - 1));
+    return gc_sum_status(&sum);
+}
+
+enum gc_status gc_engine_output_bytes(const struct gc_engine_plan *plan,
+                                      const struct gc_layers *layers, uint32_t shards,
+                                      uint64_t *bytes)
+{
+    struct gc_sum sum = {false};
+    const uint64_t row =
+        (layers->has_kv_cache ? gc_divide_up_u64(layers->vocab, shards) : 0) + layers->hidden;
+    *bytes = gc_sum_mul(&sum, plan->output_rows, row * sizeof(float));
+    return gc_sum_status(&sum);
+}
+
+/* Of one captured step of one layer, from vLLM's own figures: "PIECEWISE=51, FULL=35 … 0.73 GiB"
+ * for 32 layers, 0.36 GiB for 16 captures of 64 (vLLM pull request 39559, gpustack/runner 251). */
+#define GRAPH_LAYER_BYTES (UINT64_C(280) << 10)
+
+uint64_t gc_engine_graph_bytes(const struct gc_engine_plan *plan, uint32_t layers)
+{
+    return plan->captures * layers * GRAPH_LAYER_BYTES;
+}
+
+/* ---- the share of a device's memory ---- */
+
+/* Parts outside of weights and cache. */
+static uint64_t work_bytes(const struct gc_estimate_sizes *sizes, uint64_t context)
+{
+    const uint64_t kept = sizes->parts[GC_ESTIMATE_weight] + sizes->parts[GC_ESTIMATE_kv_cache] +
+                          sizes->parts[GC_ESTIMATE_state];
+    return gc_sub_or_zero_u64(sizes->peak_bytes, kept + context);
+}
+
+static uint64_t beside(uint64_t bytes, uint32_t fraction)
+{
+    return (uint64_t)((unsigned __int128)bytes * (1000 - fraction) / 1000);
+}
+
+/* vLLM: all but a context is within the fraction of the whole memory (gpu_worker.py). SGLang:
+ * weights and cache are within the fraction of what is free before them (model_runner.py).
+ * TensorRT-LLM: the cache is within the fraction of what is free after all else (_util.py). */
+uint64_t gc_engine_unusable_bytes(const struct gc_engine_plan *plan, uint64_t memory,
+                                  uint64_t context, const struct gc_estimate_sizes *sizes)
+{
+    const uint64_t free_bytes = gc_sub_or_zero_u64(memory, context);
+    const uint64_t work = work_bytes(sizes, context);
+    if (memory == UINT64_MAX)
+        return 0;
+    switch (plan->engine) {
+    case GC_ENGINE_VLLM:
+        return gc_sub_or_zero_u64(beside(memory, plan->fraction), context);
+    case GC_ENGINE_SGLANG:
+        return gc_sub_or_zero_u64(
+            plan->fraction > 0 ? beside(free_bytes, plan->fraction) : plan->reserved_bytes, work);
+    case GC_ENGINE_TENSORRT_LLM:
+        return beside(gc_sub_or_zero_u64(free_bytes, work + sizes->parts[GC_ESTIMATE_weight]),
+                      plan->fraction);
+    default:
+        return plan->fraction > 0 ? beside(memory, plan->fraction) : 0;
+    }
+}
