@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""gpucache estimate --engine: each engine's rules against figures from outside, quantised files against published ones, and every offer run again.
+Prints TAP."""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+import llama_cpp
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOOL = os.path.join(os.environ.get("BUILD_DIR", os.path.join(HERE, "..", "..", "build")), "gpucache")
+GIB, MIB = 1 << 30, 1 << 20
+count = failed = 0
+
+
+def check(name, problems):
+    global count, failed
+    count += 1
+    failed += bool(problems)
+    print(f"{'not ' if problems else ''}ok {count} - {name}")
+    for problem in problems:
+        print(f"# {problem}")
+
+
+def equal(name, got, want):
+    check(name, [] if got == want else [f"got {got}, wanted {want}"])
+
+
+def run(path, *options):
+    answer = subprocess.run([TOOL, "estimate", path, "--json", *map(str, options)], capture_output=True, text=True, check=False)
+    return answer.returncode, json.loads(answer.stdout) if answer.stdout else {}
+
+
+# ---- models ----
+
+def folder(path, config, experts=0):
+    """A Llama or Mixtral of this configuration, in bf16."""
+    hidden, width, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+    head = config.get("head_dim", hidden // config["num_attention_heads"])
+    queries, cached = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
+    tensors = [("model.embed_tokens.weight", (vocab, hidden)), ("lm_head.weight", (vocab, hidden)), ("model.norm.weight", (hidden,))]
+    for layer in range(config["num_hidden_layers"]):
+        tensors += [(f"model.layers.{layer}.{name}.weight", shape) for name, shape in
+                    (("self_attn.q_proj", (queries, hidden)), ("self_attn.k_proj", (cached, hidden)), ("self_attn.v_proj", (cached, hidden)),
+                     ("self_attn.o_proj", (hidden, queries)), ("input_layernorm", (hidden,)), ("post_attention_layernorm", (hidden,)))]
+        parts = [f"block_sparse_moe.experts.{expert}.{name}" for expert in range(experts) for name in ("w1", "w3", "w2")] or \
+                ["mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
+        tensors += [(f"model.layers.{layer}.{name}.weight", (hidden, width) if name.endswith(("w2", "down_proj")) else (width, hidden)) for name in parts]
+        if experts:
+            tensors.append((f"model.layers.{layer}.block_sparse_moe.gate.weight", (experts, hidden)))
+    header, offset = {}, 0
+    for name, shape in tensors:
+        size = 2
+        for dim in shape:
+            size *= dim
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + size]}
+        offset += size
+    os.mkdir(path)
+    with open(os.path.join(path, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    text = json.dumps(header).encode()
+    with open(os.path.join(path, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + offset)
+    return path
+
+
+LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": 4096, "intermediate_size": 14336,
+         "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192}
+MIXTRAL = LLAMA | {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 32000,
+                   "max_position_embeddings": 32768}
+GEMMA = LLAMA | {"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34,
+                 "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208, "sliding_window": 1024, "sliding_window_pattern": 6,
+                 "max_position_embeddings": 131072}
+
+# GB of the files of Meta-Llama-3-8B-Instruct that bartowski published, made with an importance matrix: IQ4_XS is then smaller.
+LLAMA_FILES = {"Q8_0": 8.54, "Q6_K": 6.60, "Q5_K_M": 5.73, "Q5_K_S": 5.60, "Q4_K_M": 4.92, "Q4_K_S": 4.69, "Q4_0": 4.66, "IQ4_XS": 4.45, "Q3_K_L": 4.32,
+               "Q3_K_M": 4.02, "Q3_K_S": 3.66, "Q2_K": 3.18}
+
+
+def check_files(llama):
+    problems = []
+    for name, wanted in LLAMA_FILES.items():
+        _, answer = run(llama, "--engine", "llama.cpp", "--dtype", name.lower())
+        size = (answer["weight_bytes"] + answer["host_weight_bytes"]) / 1e9
+        if abs(size / wanted - 1) > 0.01:
+            problems.append(f"{name}: {size:.3f} GB, published {wanted}")
+        if answer["weights_as"] != name or (answer["dtype"], answer["kv_dtype"]) != ("f32", "f16"):
+            problems.append(f"{name}: {answer['weights_as']}, {answer['dtype']}, {answer['kv_dtype']}")
+    check("quantised files are of the published sizes", problems)
+    _, plain = run(llama, "--engine", "vllm")
+    layers = 32 * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096)
+    kept = plain["weight_bytes"] - 2 * layers
+    for name, numerator in (("fp8", 256), ("awq", 133), ("gptq", 133)):
+        _, answer = run(llama, "--engine", "vllm", "--dtype", name)
+        equal(f"{name}: embedding, output and norms stay as they are", answer["weight_bytes"], kept + layers * numerator // 256)
+
+
+# ---- engines ----
+
+def check_choice(llama, gguf):
+    found = [(run(path)[1]["engine"], run(path)[1]["engine_by_files"]) for path in (llama, gguf)]
+    equal("the engine follows from the files", found, [("transformers", True), ("llama.cpp", True)])
+    _, answer = run(gguf, "--engine", "transformers")
+    equal("an engine that is named", (answer["engine"], answer["engine_by_files"], answer["host_weight_bytes"]), ("transformers", False, 0))
+    refused = subprocess.run([TOOL, "estimate", llama, "--engine", "tgi"], capture_output=True, text=True, check=False)
+    check("another word is refused", [] if refused.returncode == 2 and "transformers, vllm, llama.cpp, sglang, tensorrt-llm" in refused.stderr else [refused.stderr])
+    text = subprocess.run([TOOL, "estimate", gguf], capture_output=True, text=True, check=True).stdout
+    check("it is said", [] if "for inference alone, by llama.cpp (from the files)\n" in text else [text])
+
+
+def check_vllm(llama, gemma):
+    base = ("--engine", "vllm", "--overhead", "1", "--context-memory", "0")
+    steps = [run(llama, *base, "--memory", f"{size}GiB")[1]["step_tokens"] for size in (24, 69, 70, 141)]
+    equal("vLLM: tokens of a step by the device", steps, [2048, 2048, 8192, 8192])
+    equal("vLLM: a step that is asked for", run(llama, *base, "--chunk", 512)[1]["step_tokens"], 512)
+    for memory, share in ((24, 0.92), (80, 0.92), (80, 0.5)):
+        _, answer = run(llama, *base, "--memory", f"{memory}GiB", "--utilisation", share)
+        usable = int(memory * GIB * share)
+        beside = answer["peak_bytes"] - answer["kv_cache_bytes"]
+        # 32 layers of 2 · 8 · 128 elements of 2 bytes for each of 16 tokens: 2 MiB
+        wanted = (usable - beside) // (2 * MIB)
+        check(f"vLLM: blocks of {memory} GiB at {share}", [] if abs(answer["kv_blocks"] - wanted) <= 1 and abs(answer["usable_bytes"] - usable) < 2
+              else [f"{answer['kv_blocks']} blocks, wanted {wanted}; {answer['usable_bytes']} usable, wanted {usable}"])
+    sizes = [run(llama, *base, "--seq-len", tokens)[1]["kv_cache_bytes"] for tokens in (1, 16, 17)]
+    equal("vLLM: whole blocks of 16 tokens", sizes, [2 * MIB, 2 * MIB, 4 * MIB])
+    # 29 of 34 layers keep min(1023 + 8192, tokens) tokens in blocks, and one block more; 5 keep all.
+    _, answer = run(gemma, *base, "--memory", "80GiB", "--seq-len", 65536)
+    row = 2 * 4 * 256 * 2
+    equal("vLLM: windows with a step", answer["kv_cache_bytes"], row * (5 * 65536 + 29 * (9216 + 16)))
+    room = answer["usable_bytes"] - (answer["peak_bytes"] - answer["kv_cache_bytes"])
+    equal("vLLM: two kinds of layers share blocks", answer["kv_blocks"], room // (5 * 16 * row))
+    equal("vLLM: 8-bit keys and values", run(llama, *base, "--kv-dtype", "f8")[1]["kv_cache_bytes"] * 2, run(llama, *base)[1]["kv_cache_bytes"])
+
+
+def check_others(llama):
+    # The fraction that SGLang logs: 1 - max(512 + 1.5 · chunk + 2 · graphs + 128 · devices MiB, 10 GiB above 60) / memory
+    for memory, chunk, graphs in ((16, 2048, 8), (24, 2048, 24), (48, 4096, 32), (80, 8192, 256), (141, 8192, 256), (180, 16384, 512)):
+        _, answer = run(llama, "--engine", "sglang", "--memory", f"{memory}GiB", "--context-memory", 0, "--seq-len", 8192, "--batch", 4)
+        reserve = 512 + 1.5 * chunk + 2 * graphs + 128
+        reserve = max(reserve, 10240) if memory > 60 else reserve
+        work = answer["peak_bytes"] - answer["kv_cache_bytes"] - answer["weight_bytes"]
+        usable = memory * GIB - max(0, reserve * MIB - work)
+        check(f"SGLang: {memory} GiB", [] if answer["step_tokens"] == min(chunk, 4 * 8192) and abs(answer["usable_bytes"] - usable) < 2
+              else [f"{answer['step_tokens']} tokens, {answer['usable_bytes']} usable, wanted {usable}"])
+    _, answer = run(llama, "--engine", "tensorrt-llm", "--memory", "80GiB", "--context-memory", 0)
+    free = 80 * GIB - (answer["peak_bytes"] - answer["kv_cache_bytes"])
+    equal("TensorRT-LLM: steps and blocks", (answer["step_tokens"], answer["kv_block_tokens"]), (8192, 32))
+    check("TensorRT-LLM: nine tenths of what is free", [] if abs(answer["kv_blocks"] - free * 0.9 // (4 * MIB)) <= 1 else [f"{answer['kv_blocks']} blocks"])
+    _, whole = run(llama, "--batch", 2)
+    equal("transformers: all tokens at once, no blocks", (whole["step_tokens"], whole["kv_block_tokens"], whole["graph_bytes"]), (None, 1, 0))
+
+
+# ---- offers ----
+
+OFFERS = {"largest_batch": ["--batch"], "largest_seq_len": ["--seq-len"], "largest_chunk": ["--chunk"], "resident_experts_per_layer": ["--resident-experts"],
+          "fitting_kv_dtype": ["--kv-dtype"], "fitting_weights": ["--dtype"], "fewest_devices_tensor": ["--split", "tensor", "--devices"],
+          "fewest_devices_layers": ["--split", "layers", "--devices"], "largest_gpu_layers": ["--gpu-layers"]}
+
+
+def replaced(options, changed):
+    """The options without those that the offer changes."""
+    kept, skip = [], False
+    for option in options:
+        skip = option in changed or (skip and not option.startswith("--"))
+        kept += [] if skip else [option]
+    return kept
+
+
+def check_offers(path, options, budget, seen):
+    """Each offer of a run that does not fit, run again: it fits, and the next number does not."""
+    problems = []
+    options = [*options, "--budget", str(budget)]
+    status, answer = run(path, *options)
+    if status != 3:
+        return [f"exit status {status}"]
+    for key, names in OFFERS.items():
+        value = answer[key]
+        if value is None or value == 0:
+            continue
+        seen[key] = seen.get(key, 0) + 1
+        base = replaced(options, names)
+        again, better = run(path, *base, *names, value)
+        if again != 0 or not better["fits"]:
+            problems.append(f"{key} {value}: exit status {again}")
+        beyond = value - 1 if key.startswith("fewest") else value + 1 if isinstance(value, int) else None
+        is_all = key == "largest_seq_len" and value == 8192
+        if key == "fewest_devices_tensor" or is_all or not beyond:
+            continue
+        if run(path, *base, *names, beyond)[0] != 3:
+            problems.append(f"{key}: {beyond} fits as well as {value}")
+    return problems
+
+
+def check_all_offers(models):
+    seen = {}
+    for path, options, shares in models:
+        _, whole = run(path, *options)
+        for share in shares:
+            budget = int(whole["peak_bytes"] * share)
+            name = f"{os.path.basename(path)} {' '.join(map(str, options))}: offers at {share} of its peak"
+            check(name, check_offers(path, options, budget, seen))
+    equal("each kind of offer was made", sorted(seen), sorted(OFFERS))
+
+
+def check_table(llama, gguf):
+    answer = json.loads(subprocess.run([TOOL, "estimate", llama, "--table", "--json"], capture_output=True, text=True, check=True).stdout)
+    rows = {row["weights_as"]: row for row in answer["weights"]}
+    equal("table: types of transformers", list(rows), ["as they are", "f32", "bf16", "fp8", "awq", "gptq", "nf4"])
+    equal("table: a type is as many bytes as its estimate's", [rows[name]["peak_bytes"] for name in ("f32", "awq")],
+          [run(llama, "--dtype", name)[1]["peak_bytes"] for name in ("f32", "awq")])
+    problems = [f"{name}: {row['device_gib']} GiB" for name, row in rows.items()
+                if run(llama, *([] if name == "as they are" else ["--dtype", name]), "--memory", f"{row['device_gib']}GiB")[0] != 0]
+    check("table: each fits in its device", problems)
+    cache = {row["kv_dtype"]: row["8192"] for row in answer["kv_cache"]}
+    equal("table: the cache by type", cache, {"f16": GIB, "f8_e4m3": GIB // 2})
+    text = subprocess.run([TOOL, "estimate", gguf, "--table", "--budget", "3500MiB"], capture_output=True, text=True, check=True).stdout
+    check("table: within 80 columns, with a verdict", [line for line in text.splitlines() if len(line) > 80] + ([] if " yes\n" in text and " no\n" in text else [text]))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as base:
+        llama = folder(os.path.join(base, "llama-3-8b"), LLAMA)
+        mixtral = folder(os.path.join(base, "mixtral-8x7b"), MIXTRAL, 8)
+        gemma = folder(os.path.join(base, "gemma-3-4b"), GEMMA)
+        gguf, moe = os.path.join(base, "llama.gguf"), os.path.join(base, "moe.gguf")
+        llama_cpp.write(gguf, "llama-3-8b")
+        llama_cpp.write(moe, "qwen3-30b-a3b")
+        check_files(llama)
+        check_choice(llama, gguf)
+        check_vllm(llama, gemma)
+        check_others(llama)
+        check_all_offers([
+            (llama, ["--batch", "8"], (0.5, 0.75, 0.95)), (llama, ["--engine", "vllm", "--batch", "64"], (0.4, 0.7, 0.97)),
+            (llama, ["--engine", "llama.cpp", "--batch", "16"], (0.3, 0.6, 0.99)), (llama, ["--engine", "sglang", "--batch", "32"], (0.5, 0.8)),
+            (llama, ["--engine", "tensorrt-llm", "--batch", "32"], (0.5, 0.8)), (mixtral, ["--seq-len", "8192"], (0.3, 0.6, 0.9)),
+            (gemma, ["--engine", "vllm", "--batch", "32"], (0.5, 0.9)), (gguf, ["--seq-len", "8192", "--batch", "8"], (0.5, 0.7, 0.9)),
+            (moe, ["--seq-len", "8192", "--batch", "4"], (0.6, 0.9)), (llama, ["--devices", "2", "--split", "tensor", "--batch", "32"], (0.3, 0.45))])
+        check_table(llama, gguf)
+    print(f"1..{count}")
+    return failed > 0
+
+
+sys.exit(main())
