@@ -298,7 +298,7 @@ static void set_tokens(const struct gc_estimator *estimator,
         gc_notes_add(&estimate->notes, "the context is longer than the model's own", NULL);
 }
 
-/* An engine that the user does not name follows from the files. */
+/* An engine that the user does not name follows from the files; a graph has none. */
 static void set_plan(const struct gc_estimator *estimator,
                      const struct gc_estimate_request *request, struct gc_estimate *estimate)
 {
@@ -318,7 +318,7 @@ static void set_plan(const struct gc_estimator *estimator,
         .is_tensor_split = request->split == GC_SPLIT_TENSOR,
         .has_kv_cache = estimator->layers.has_kv_cache,
     };
-    const bool by_files = request->engine == GC_ENGINE_BY_FILES;
+    const bool by_files = request->engine == GC_ENGINE_BY_FILES || estimator->graph != NULL;
     gc_engine_make_plan(by_files ? own : request->engine, &load, &estimate->plan);
     estimate->plan.by_files = by_files;
 }

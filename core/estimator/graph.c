@@ -230,6 +230,9 @@ static void note_request(const struct gc_estimator *estimator,
             notes,
             "a graph defines its own attention and cache: KV type, chunk and attention are not used",
             NULL);
+    if (request->engine != GC_ENGINE_BY_FILES || request->device_layers != GC_ESTIMATE_ALL_LAYERS)
+        gc_notes_add(
+            notes, "a graph has no layers: the engine and layers on the device are not used", NULL);
     if (request->device_count > 1) {
         estimate->unknown_parts |= GRAPH_WORK_PARTS;
         gc_notes_add(notes,

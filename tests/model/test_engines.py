@@ -112,6 +112,20 @@ def check_choice(llama, gguf):
     check("it is said", [] if "for inference alone, by llama.cpp (from the files)\n" in text else [text])
 
 
+def check_graph(path):
+    """A graph has no layers: an engine changes nothing, and that is said."""
+    with open(path, "wb") as file:  # ModelProto: IR 8, a graph with y = Exp(x) of 1000 values, opset 17
+        port = lambda name: b"\x0a\x01" + name + b"\x12\x0b\x0a\x09\x08\x01\x12\x05\x0a\x03\x08\xe8\x07"
+        node = b"\x0a\x01x\x12\x01y\x22\x03Exp"
+        graph = b"\x0a" + bytes([len(node)]) + node + b"\x12\x01g" + b"".join(tag + bytes([len(port(name))]) + port(name) for tag, name in ((b"\x5a", b"x"), (b"\x62", b"y")))
+        file.write(b"\x08\x08\x3a" + bytes([len(graph)]) + graph + b"\x42\x02\x10\x11")
+    _, plain = run(path, "--memory", "1GiB")
+    _, asked = run(path, "--memory", "1GiB", "--engine", "vllm", "--gpu-layers", 1)
+    equal("a graph: an engine changes nothing", [asked[key] for key in ("peak_bytes", "usable_bytes", "engine_by_files")],
+          [plain[key] for key in ("peak_bytes", "usable_bytes", "engine_by_files")])
+    check("a graph: that is said", [] if any("a graph has no layers" in note for note in asked["warnings"]) and asked["activation_bytes"] > 0 else [asked["warnings"]])
+
+
 def check_vllm(llama, gemma):
     base = ("--engine", "vllm", "--overhead", "1", "--context-memory", "0")
     steps = [run(llama, *base, "--memory", f"{size}GiB")[1]["step_tokens"] for size in (24, 69, 70, 141)]
@@ -231,6 +245,7 @@ def main():
         llama_cpp.write(moe, "qwen3-30b-a3b")
         check_files(llama)
         check_choice(llama, gguf)
+        check_graph(os.path.join(base, "exp.onnx"))
         check_vllm(llama, gemma)
         check_others(llama)
         check_all_offers([
