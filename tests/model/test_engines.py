@@ -91,6 +91,13 @@ def check_files(llama):
         if answer["weights_as"] != name or (answer["dtype"], answer["kv_dtype"]) != ("f32", "f16"):
             problems.append(f"{name}: {answer['weights_as']}, {answer['dtype']}, {answer['kv_dtype']}")
     check("quantised files are of the published sizes", problems)
+    # Q4_K_M, tensor by tensor: Q6_K in the output, and in v and down of the first and last eighth and each third layer between
+    more = sum(layer < 4 or layer >= 28 or (layer - 4) % 3 == 2 for layer in range(32))
+    v, down, rest = 1024 * 4096, 14336 * 4096, 2 * 4096 * 4096 + 1024 * 4096 + 2 * 14336 * 4096
+    q4, q6 = 144 / 256, 210 / 256
+    wanted = 32 * rest * q4 + (v + down) * (more * q6 + (32 - more) * q4) + 128256 * 4096 * (q4 + q6) + 4 * 65 * 4096
+    _, answer = run(llama, "--engine", "llama.cpp", "--dtype", "Q4_K_M")
+    equal("Q4_K_M: each layer's tensors", answer["weight_bytes"] + answer["host_weight_bytes"], int(wanted))
     _, plain = run(llama, "--engine", "vllm")
     layers = 32 * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096)
     kept = plain["weight_bytes"] - 2 * layers
@@ -132,7 +139,7 @@ def check_vllm(llama, gemma):
     equal("vLLM: tokens of a step by the device", steps, [2048, 2048, 8192, 8192])
     equal("vLLM: a step that is asked for", run(llama, *base, "--chunk", 512)[1]["step_tokens"], 512)
     for memory, share in ((24, 0.92), (80, 0.92), (80, 0.5)):
-        _, answer = run(llama, *base, "--memory", f"{memory}GiB", "--utilisation", share)
+        _, answer = run(llama, *base, "--memory", f"{memory}GiB", *([] if share == 0.92 else ["--utilisation", share]))
         usable = int(memory * GIB * share)
         beside = answer["peak_bytes"] - answer["kv_cache_bytes"]
         # 32 layers of 2 · 8 · 128 elements of 2 bytes for each of 16 tokens: 2 MiB
