@@ -80,6 +80,15 @@ $(ARCHITECTURES): core/arch/architectures_more.txt core/arch/architectures.txt s
 	$(Q)cat $(filter %.txt,$^) | { $(call page_array,architectures_table); } > $@.new
 	$(Q)mv $@.new $@
 
+# The table of frames, for core/arch/frames.c.
+FRAMES := $(OUT)/gen/frames_table.h
+GENERATED += $(FRAMES)
+$(FRAMES): core/arch/frames.txt scripts/rules.mk
+	$(call say,GEN)
+	$(Q)mkdir -p $(@D)
+	$(Q){ $(call page_array,frames_table); } < $< > $@.new
+	$(Q)mv $@.new $@
+
 # ---- the key of the build ----
 
 # A hash of core's sources: the library refuses a module that other sources made (core/report/model_module.h). Written

@@ -189,6 +189,8 @@ enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dty
         gc_arch_read(model, &made->arch, &made->notes);
         gc_shapes_read(model, gc_arch_number(&made->arch, GC_ARCH_HIDDEN, 0), &made->shapes);
         gc_shapes_complete(&made->shapes, &made->arch);
+        if (!made->is_gguf)
+            gc_frames_read(model, &made->frames);
         gc_layers_make(&made->arch, &made->layers, &made->notes);
         gc_shapes_apply(&made->shapes, &made->arch, &made->layers, &made->notes);
         note_layers(made);
@@ -239,14 +241,42 @@ static const struct unknown_rule unknown_rules[] = {
     {GC_UNKNOWN_ENCODER, WORK_PARTS, NULL},
 };
 
-static void add_unknown(const struct gc_estimator *estimator, struct gc_estimate *estimate)
+/* Activations by the places of the class do not need the layers. */
+static unsigned frame_parts(const struct gc_estimator *estimator,
+                            const struct gc_estimate_request *request)
 {
+    if (!estimator->frames.is_exact)
+        return 0;
+    return BIT(GC_ESTIMATE_activation) |
+           (request->scores_materialised ? 0 : BIT(GC_ESTIMATE_attention_workspace));
+}
+
+static void note_frames(const struct gc_estimator *estimator, struct gc_estimate *estimate)
+{
+    const char *type = estimator->arch.type[0] != '\0' ? estimator->arch.type : "this type";
+    if (estimator->is_gguf || estimator->frames.is_exact)
+        return;
+    estimate->unknown_parts |= BIT(GC_ESTIMATE_activation);
+    if (estimator->frames.count > 0)
+        gc_notes_add(&estimate->notes, "activations of ", type,
+                     " are measured without this class's own part: a lower bound", NULL);
+    else
+        gc_notes_add(&estimate->notes, "activations of ", type,
+                     " have not been measured: a general formula's, a lower bound", NULL);
+}
+
+static void add_unknown(const struct gc_estimator *estimator,
+                        const struct gc_estimate_request *request, struct gc_estimate *estimate)
+{
+    const unsigned known = frame_parts(estimator, request);
+    note_frames(estimator, estimate);
     for (size_t i = 0; i < sizeof(unknown_rules) / sizeof(unknown_rules[0]); i++) {
         const struct unknown_rule *rule = &unknown_rules[i];
         if ((estimator->layers.unknown & (unsigned)rule->unknown) == 0)
             continue;
-        estimate->unknown_parts |= rule->parts;
-        if (rule->note != NULL)
+        const unsigned parts = rule->parts & ~known;
+        estimate->unknown_parts |= parts;
+        if (rule->note != NULL && parts != 0)
             gc_notes_add(&estimate->notes, rule->note, NULL);
     }
 }
@@ -582,7 +612,7 @@ enum gc_status gc_estimator_run(const struct gc_estimator *estimator,
     if (estimator->has_some_weights)
         estimate->unknown_parts |= BIT(GC_ESTIMATE_weight);
     if (estimator->has_layers)
-        add_unknown(estimator, estimate);
+        add_unknown(estimator, request, estimate);
     else if (estimator->graph == NULL)
         add_unknown_model(estimate);
     status = run_devices(estimator, request, estimate);

@@ -2,6 +2,7 @@
 #ifndef GC_ESTIMATOR_H
 #define GC_ESTIMATOR_H
 
+#include "core/arch/frames.h"
 #include "core/arch/layers.h"
 #include "core/arch/shapes.h"
 #include "core/estimator/estimate.h"
@@ -22,6 +23,7 @@ struct gc_estimator {
     struct gc_arch arch;
     struct gc_layers layers;
     struct gc_shapes shapes;
+    struct gc_frames frames;
     struct gc_weights weights;
 };
 

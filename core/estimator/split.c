@@ -15,7 +15,8 @@ struct device_view {
     const struct gc_estimate_request *request;
     const struct gc_estimate_load *work;
     const struct gc_engine_plan *plan;
-    struct gc_estimate_load step; /* of activations */
+    struct gc_estimate_load step;          /* of activations */
+    const struct gc_estimate_sizes *sizes; /* of this device, as far as they are known */
     uint32_t device;
     uint32_t layer_count;
     uint64_t host_layers; /* the first ones; beyond layer_count: the output too */
@@ -307,12 +308,33 @@ static uint64_t compute_bytes(struct device_view *view)
     return gc_sum_add(&view->sum, gc_max_u64(most, output), staging_bytes(view));
 }
 
+/* By the places of the class; the cache's bytes are those of the device. */
+static uint64_t frame_bytes(struct device_view *view)
+{
+    const struct gc_estimate_load *work = &view->step;
+    const uint64_t *parts = view->sizes->parts;
+    const struct gc_frame_load load = {
+        .batch = work->batch,
+        .tokens = work->step_tokens,
+        .element_bytes = gc_dtype_get_info(work->dtype)->block_bytes,
+        .cache_bytes =
+            gc_sum_add(&view->sum, parts[GC_ESTIMATE_kv_cache], parts[GC_ESTIMATE_state]),
+        .shards = work->shards,
+    };
+    uint64_t bytes = 0;
+    if (gc_frames_bytes(&view->estimator->frames, &load, &bytes) != GC_OK)
+        view->sum.overflowed = true;
+    return bytes;
+}
+
 static uint64_t activation_bytes(struct device_view *view)
 {
     struct gc_estimate_load rows = *view->work;
     uint64_t logits = 0;
     if (view->plan->engine == GC_ENGINE_LLAMA_CPP)
         return compute_bytes(view);
+    if (view->plan->engine == GC_ENGINE_TRANSFORMERS && view->estimator->frames.count > 0)
+        return gc_sum_add(&view->sum, frame_bytes(view), staging_bytes(view));
     const uint64_t bytes = gc_sum_add(
         &view->sum, over_layers(view, gc_formula_activation_layer_bytes), encoded_bytes(view));
     rows.batch = view->plan->output_rows;
@@ -422,6 +444,7 @@ enum gc_status gc_split_device(const struct gc_estimator *estimator,
         .work = work,
         .plan = &estimate->plan,
         .step = gc_engine_step(&estimate->plan, work),
+        .sizes = &estimate->devices[device],
         .device = device,
         .layer_count = named > estimator->layers.count ? named : estimator->layers.count,
     };

@@ -1,0 +1,414 @@
+/* The table of frames: a class's rows, with the configuration's values put in. */
+#include "core/arch/frames.h"
+
+#include "core/arch/architecture.h"
+#include "core/arch/expression.h"
+#include "core/base/bits.h"
+#include "core/io/text.h"
+
+#include "frames_table.h" /* frames_table, closed by NUL: scripts/rules.mk */
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DEPTH_MAX 16
+
+/* ---- sections ---- */
+
+static const char *next_line(const char *at)
+{
+    const char *end = strchr(at, '\n');
+    return end != NULL ? end + 1 : at + strlen(at);
+}
+
+static size_t line_length(const char *at)
+{
+    return strcspn(at, "\n");
+}
+
+/* The blank-separated part of a line. */
+static const char *part_of(const char *line, unsigned number, size_t *length)
+{
+    const size_t whole = line_length(line);
+    const char *at = line;
+    for (;;) {
+        const size_t left = whole - (size_t)(at - line);
+        const char *blank = memchr(at, ' ', left);
+        *length = blank != NULL ? (size_t)(blank - at) : left;
+        if (number-- == 0)
+            return at;
+        if (blank == NULL)
+            return NULL;
+        at = blank + 1;
+    }
+}
+
+static bool is_part(const char *line, unsigned number, const char *text)
+{
+    size_t length;
+    const char *part = part_of(line, number, &length);
+    return part != NULL && text != NULL && length == strlen(text) &&
+           memcmp(part, text, length) == 0;
+}
+
+/* How well a head "@CLASS TYPE KIND" fits; 0: not at all. */
+enum { FIT_BASE = 1, FIT_TYPE, FIT_CLASS, FIT_BOTH };
+
+static unsigned fit_of(const char *head, const char *class, const char *type)
+{
+    const bool same_type = is_part(head, 1, type);
+    const bool same_class = is_part(head + 1, 0, class);
+    if (same_class)
+        return same_type ? FIT_BOTH : FIT_CLASS;
+    if (!same_type)
+        return 0;
+    return is_part(head, 2, "base") ? FIT_BASE : class == NULL ? FIT_TYPE : 0;
+}
+
+/* The lines below the head that fits best, the first of equals; NULL. */
+static const char *find_section(const char *class, const char *type, unsigned *fit)
+{
+    const char *found = NULL;
+    *fit = 0;
+    for (const char *at = (const char *)frames_table; *at != '\0'; at = next_line(at)) {
+        const unsigned its_fit = *at == '@' ? fit_of(at, class, type) : 0;
+        if (its_fit > *fit) {
+            *fit = its_fit;
+            found = at;
+        }
+    }
+    while (found != NULL && *found == '@')
+        found = next_line(found);
+    return found;
+}
+
+/* The section's next line with this mark, from `at` on; NULL. */
+static const char *find_mark(const char *at, const char *marks)
+{
+    for (; *at != '\0' && *at != '@'; at = next_line(at)) {
+        if (strchr(marks, *at) != NULL)
+            return at;
+    }
+    return NULL;
+}
+
+/* ---- values ---- */
+
+/* The configuration's values, else the class's by the table of architectures, else by this one. */
+struct frame_names {
+    struct gc_expression_names names;
+    const struct gc_architecture_scope *scope;
+    const char *section;
+    unsigned depth;
+};
+
+/* A section's line "=KEY EXPRESSION". */
+static const char *own_line(const struct frame_names *own, const struct gc_expression_name *name)
+{
+    for (const char *at = find_mark(own->section, "="); at != NULL;
+         at = find_mark(next_line(at), "=")) {
+        size_t length;
+        const char *key = part_of(at, 0, &length);
+        if (length == name->length + 1 && memcmp(key + 1, name->name, name->length) == 0)
+            return at;
+    }
+    return NULL;
+}
+
+static bool own_value(const struct frame_names *own, const struct gc_expression_name *name,
+                      double *value)
+{
+    size_t length;
+    const char *line = own_line(own, name);
+    const char *text = line != NULL ? part_of(line, 1, &length) : NULL;
+    if (text == NULL || own->depth > DEPTH_MAX)
+        return false;
+    if (name->part == GC_EXPRESSION_EQUAL) {
+        *value = length == name->item_length && memcmp(text, name->item, length) == 0;
+        return true;
+    }
+    struct frame_names inner = *own;
+    inner.depth++;
+    return gc_expression_evaluate(text, length, &inner.names, value) == GC_OK;
+}
+
+static bool is_null(const struct gc_architecture_scope *scope,
+                    const struct gc_expression_name *name)
+{
+    char key[2 * GC_ARCHITECTURE_KEY_BYTES];
+    const int written =
+        snprintf(key, sizeof(key), "%s%.*s", scope->prefix, (int)name->length, name->name);
+    if (written < 0 || (size_t)written >= sizeof(key))
+        return false;
+    const struct gc_meta_value *meta = gc_model_find_meta(scope->model, key);
+    return meta != NULL && meta->kind == GC_META_NULL;
+}
+
+/* A key that the class gives no number either is none: 0. */
+static bool find_value(const struct gc_expression_names *names,
+                       const struct gc_expression_name *name, double *value)
+{
+    const struct frame_names *own = (const void *)names;
+    if (is_null(own->scope, name) && own_value(own, name, value))
+        return true;
+    if (own->scope->names.find(&own->scope->names, name, value) || own_value(own, name, value))
+        return true;
+    *value = 0;
+    return true;
+}
+
+/* ---- values put in ---- */
+
+struct writer {
+    char *text;
+    size_t room;
+    bool is_full;
+};
+
+static void write_text(struct writer *writer, const char *text, size_t length)
+{
+    if (length >= writer->room) {
+        writer->is_full = true;
+        return;
+    }
+    memcpy(writer->text, text, length);
+    writer->text += length;
+    writer->room -= length;
+    *writer->text = '\0';
+}
+
+static bool is_name(char c)
+{
+    return isalnum((unsigned char)c) != 0 || c == '_' || c == '.';
+}
+
+/* The length of a name with what belongs to it: "!NAME", "#NAME", "NAME=WORD", "NAME[ITEM]". */
+static size_t name_length(const char *text, size_t length)
+{
+    size_t n = strchr("!?#", *text) != NULL ? 1 : 0;
+    while (n < length && is_name(text[n]))
+        n++;
+    if (n < length && text[n] == '=') {
+        do
+            n++;
+        while (n < length && (is_name(text[n]) || text[n] == '-'));
+    } else if (n < length && text[n] == '[') {
+        while (n < length && text[n] != ']')
+            n++;
+        n += n < length;
+    }
+    return n;
+}
+
+static bool is_kept(const char *text, size_t length)
+{
+    static const char *const words[] = {"B", "S", "D", "min", "max", "or"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strlen(words[i]) == length && memcmp(words[i], text, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* False if a value is not known or the text is too long. */
+static bool put_values(const struct frame_names *own, const char *row, size_t length, char *text)
+{
+    struct writer writer = {text, GC_FRAME_BYTES, false};
+    for (size_t i = 0; i < length;) {
+        const bool is_start = isalpha((unsigned char)row[i]) != 0 || strchr("_!?#", row[i]) != NULL;
+        size_t n = 1;
+        if (is_start) {
+            n = name_length(row + i, length - i);
+        } else {
+            while (is_name(row[i]) && i + n < length && is_name(row[i + n]))
+                n++;
+        }
+        if (!is_start || is_kept(row + i, n)) {
+            write_text(&writer, row + i, n);
+        } else {
+            double value;
+            char number[48];
+            if (gc_expression_evaluate(row + i, n, &own->names, &value) != GC_OK)
+                return false;
+            const int written =
+                snprintf(number, sizeof(number), value < 0 ? "(0%.10g)" : "%.10g", value);
+            if (strchr(number, 'e') != NULL)
+                return false;
+            write_text(&writer, number, (size_t)written);
+        }
+        i += n;
+    }
+    return !writer.is_full;
+}
+
+/* ---- a configuration's rows ---- */
+
+static const char *word_of(const struct gc_model *model, const char *key)
+{
+    const struct gc_meta_value *value = gc_model_find_meta(model, key);
+    if (value != NULL && value->kind == GC_META_ARRAY && value->count > 0)
+        value = &value->items[0];
+    return value != NULL && value->kind == GC_META_TEXT ? value->text : NULL;
+}
+
+static void add_rows(const struct frame_names *own, struct gc_frames *frames)
+{
+    static const char marks[] = "<>{}";
+    for (const char *at = find_mark(own->section, marks); at != NULL;
+         at = find_mark(next_line(at), marks)) {
+        struct gc_frame *frame = &frames->items[frames->count];
+        if (frames->count == GC_FRAME_MAX ||
+            !put_values(own, at + 1, line_length(at) - 1, frame->text)) {
+            frames->is_exact = false;
+            continue;
+        }
+        frame->is_early = *at == '<' || *at == '{';
+        frame->is_wide = *at == '{' || *at == '}';
+        frames->count++;
+    }
+}
+
+static uint64_t hidden_of(const struct frame_names *own)
+{
+    static const char *const keys[] = {"hidden_size", "d_model", "n_embd",
+                                       "text_config.hidden_size"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        uint64_t value;
+        if (gc_expression_size(keys[i], strlen(keys[i]), &own->names, &value) == GC_OK && value > 0)
+            return value;
+    }
+    return 0;
+}
+
+/* A language model of another type than the class was measured with: that type's rows. */
+static bool enter_object(struct frame_names *own, struct gc_architecture_scope *inner,
+                         const struct gc_model *model)
+{
+    char member[GC_ARCHITECTURE_KEY_BYTES];
+    size_t length;
+    unsigned fit;
+    const char *line = find_mark(own->section, "&");
+    if (line == NULL)
+        return false;
+    const char *key = part_of(line, 0, &length) + 1;
+    length--;
+    const int written = snprintf(member, sizeof(member), "%.*s.model_type", (int)length, key);
+    if (written < 0 || (size_t)written >= sizeof(member))
+        return false;
+    const char *type = word_of(model, member);
+    if (type == NULL || is_part(line, 1, type))
+        return false;
+    const char *section = find_section(NULL, type, &fit);
+    if (section == NULL || fit != FIT_TYPE ||
+        !gc_architecture_find_base(own->scope, type, strlen(type), key, length, inner))
+        return false;
+    own->scope = inner;
+    own->section = section;
+    return true;
+}
+
+/* Classes whose head makes next to nothing of the model's output; none is the model itself. */
+static bool is_headless(const char *class)
+{
+    static const char *const endings[] = {"Model", "Classification", "QuestionAnswering",
+                                          "MultipleChoice"};
+    if (class == NULL)
+        return true;
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+        if (gc_text_has_ending(class, strlen(class), endings[i]))
+            return true;
+    }
+    return false;
+}
+
+void gc_frames_read(const struct gc_model *model, struct gc_frames *frames)
+{
+    struct gc_architecture_scope scope;
+    struct gc_architecture_scope inner;
+    unsigned fit;
+    const char *class = word_of(model, "architectures");
+    const char *section = find_section(class, word_of(model, "model_type"), &fit);
+    memset(frames, 0, sizeof(*frames));
+    if (section == NULL)
+        return;
+    (void)gc_architecture_find(model, &scope);
+    struct frame_names own = {.names = {find_value}, .scope = &scope, .section = section};
+    (void)enter_object(&own, &inner, model);
+    frames->is_exact = fit != FIT_BASE || is_headless(class);
+    frames->hidden = hidden_of(&own);
+    add_rows(&own, frames);
+}
+
+/* ---- sizes ---- */
+
+struct load_names {
+    struct gc_expression_names names;
+    const struct gc_frame_load *load;
+};
+
+static bool find_load(const struct gc_expression_names *names,
+                      const struct gc_expression_name *name, double *value)
+{
+    const struct gc_frame_load *load = ((const struct load_names *)(const void *)names)->load;
+    if (name->length != 1)
+        return false;
+    switch (*name->name) {
+    case 'B':
+        *value = (double)load->batch;
+        return true;
+    case 'S':
+        *value = (double)load->tokens;
+        return true;
+    case 'D':
+        *value = (double)load->element_bytes;
+        return true;
+    default:
+        return false;
+    }
+}
+
+#define RESIDUAL_ROWS 4
+
+static uint64_t shard_bytes(const struct gc_frames *frames, const struct gc_frame_load *load,
+                            uint64_t bytes)
+{
+    const double residual = (double)RESIDUAL_ROWS * (double)frames->hidden * (double)load->batch *
+                            (double)load->tokens * (double)load->element_bytes;
+    if (load->shards <= 1 || residual >= (double)bytes)
+        return bytes;
+    const uint64_t kept = (uint64_t)residual;
+    return kept + (bytes - kept + load->shards - 1) / load->shards;
+}
+
+static bool has_wide(const struct gc_frames *frames)
+{
+    for (uint32_t i = 0; i < frames->count; i++) {
+        if (frames->items[i].is_wide)
+            return true;
+    }
+    return false;
+}
+
+enum gc_status gc_frames_bytes(const struct gc_frames *frames, const struct gc_frame_load *load,
+                               uint64_t *bytes)
+{
+    const struct load_names names = {{find_load}, load};
+    const bool is_wide = load->element_bytes >= sizeof(float) && has_wide(frames);
+    *bytes = 0;
+    for (uint32_t i = 0; i < frames->count; i++) {
+        const struct gc_frame *frame = &frames->items[i];
+        uint64_t its;
+        if (frame->is_wide != is_wide)
+            continue;
+        const enum gc_status status =
+            gc_expression_size(frame->text, strlen(frame->text), &names.names, &its);
+        if (status != GC_OK)
+            return status;
+        its = shard_bytes(frames, load, its);
+        if (frame->is_early)
+            its -= gc_min_u64(its, load->cache_bytes);
+        *bytes = gc_max_u64(*bytes, its);
+    }
+    return GC_OK;
+}

@@ -1,0 +1,54 @@
+/* The memory of a forward pass of a transformers model, beside weights and cache, place by place.
+ *
+ * core/arch/frames.txt has, for each class of models, the places of its code at which the peak can
+ * be, and what lives there as an expression of the configuration's values: measured by running the
+ * class on shapes alone (scripts/architectures/frames.py), with attention that writes out its
+ * result only and scores over the vocabulary for the last token, as generation does. The estimate
+ * is the largest place. A class is found by the configuration's "architectures", else by its
+ * "model_type"; a language model inside another by its object's type.
+ *
+ * Plain structures without pointers, about 32 KiB: too large for a stack. Thread-safe. */
+#ifndef GC_FRAMES_H
+#define GC_FRAMES_H
+
+#include "core/base/status.h"
+#include "core/model/model.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GC_FRAME_MAX 32
+#define GC_FRAME_BYTES 1024
+
+/* A place, with the configuration's values in place of their names. */
+struct gc_frame {
+    bool is_early; /* nothing is in the cache yet */
+    bool is_wide;  /* for activations in 32 bits; a class without such rows has them for all */
+    char text[GC_FRAME_BYTES];
+};
+
+struct gc_frames {
+    uint32_t count;  /* 0: the class has no rows */
+    bool is_exact;   /* every row of the class could be read, and they are the class's own */
+    uint64_t hidden; /* width of the residual stream; 0: unknown */
+    struct gc_frame items[GC_FRAME_MAX];
+};
+
+struct gc_frame_load {
+    uint64_t batch;         /* sequences, or images */
+    uint64_t tokens;        /* of each, in one step */
+    uint64_t element_bytes; /* of activations */
+    uint64_t cache_bytes;   /* of the whole cache */
+    uint32_t shards;        /* devices that share each layer; 1: none */
+};
+
+/* The rows for a configuration; `frames` is set in full. */
+void gc_frames_read(const struct gc_model *model, struct gc_frames *frames);
+
+/* The largest place. What lives beside the residual stream is divided over shards: four rows of
+ * `hidden` for each token are on all of them. GC_OVERFLOW beyond 2^53; GC_FORMAT: the table is
+ * wrong. */
+enum gc_status gc_frames_bytes(const struct gc_frames *frames, const struct gc_frame_load *load,
+                               uint64_t *bytes) GC_CHECKED;
+
+#endif

@@ -1,0 +1,802 @@
+"""The memory of a forward pass, place by place, as expressions of a model's configuration.
+
+Builds a type of transformers on the meta device, where tensors have shapes but no bytes, with configurations changed in one
+value at a time and in many. Each run records what is allocated and freed, and where: the module and the how many-th operation
+in it. For each place that is the peak of some run, the sizes of what lives there, beside parameters, buffers and the cache of
+keys and values, are written as products of configuration values, B (sequences) and S (tokens of each) that hold in all runs.
+
+    frames.py OUT KIND[.TYPE]...      KIND: causal, s2s, vlm, speech, base; writes OUT/KIND.TYPE.json, skips those that exist
+    frames.py -v OUT KIND.TYPE        shows the rows
+
+Attention is a function that allocates its result alone, as FlashAttention does. D is the size of the type of activations."""
+import collections, itertools, json, math, os, random, re, signal, sys, time, warnings, weakref
+import numpy as np
+import torch, transformers
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers.models.auto import modeling_auto as auto
+
+warnings.filterwarnings('ignore')
+transformers.logging.set_verbosity_error()
+MAPS = dict(causal='MODEL_FOR_CAUSAL_LM_MAPPING_NAMES', vlm='MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES',
+            s2s='MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES', speech='MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES',
+            base='MODEL_MAPPING_NAMES')
+# Values that change no shape.
+IGNORE = re.compile(r'(token_id|_token_index|initializer|transformers_version|max_length|num_beams|chunk_size_feed|return_|'
+                    r'output_(att|hid|past)|use_cache|torchscript|is_encoder_decoder|problem_type|drop|eps$|epsilon|temperature|'
+                    r'min_length|num_return|diversity|bos|eos|pad_token|id2label|label2id|pretraining_tp|router_jitter|aux_loss|'
+                    r'loss_|_id$|rope_theta|_range$|_std$|softcap|scaling$|rope_parameters|dtype|_factor_min|gradient_check|'
+                    r'_init|init_|mask_time|mask_feature|_coef|_cost|_threshold|ctc_|mlm_|norm_topk|'
+                    r'max_position|n_positions|tie_word|architectures|model_type|scale_factor|_bias$|use_bias|_act$|_fn$|activation)')
+LAYERS = re.compile(r'(^|\.)(num_hidden_layers|n_layers?|num_layers|encoder_layers|decoder_layers|num_decoder_layers|'
+                    r'num_encoder_layers|num_block|num_blocks|depth)$')
+POSITIONS = re.compile(r'(^|\.)(max_position_embeddings|n_positions|n_ctx|max_target_positions|max_seq_len|'
+                       r'max_sequence_length|seq_length|max_seq_length)$')
+OTHER_PART = re.compile(r'(^|\.)(vision\w*|audio\w*|image\w*|speech\w*|perceiver\w*|qformer\w*|vit\w*|code\w*|vq\w*|sam\w*|'
+                        r'protein\w*|tower\w*|video\w*|projector\w*|talker\w*|token2wav\w*)\.')
+BASE_S, BASE_B = 512, 3
+LOADS = [(2, 512), (3, 768), (3, 6144), (1, 256), (2, 1536), (5, 512), (1, 4096), (2, 6144)]
+NAMES = re.compile(r'(?<=[._])(\d+)(?=[._]|$)')
+
+
+def flash(module, query, key, value, attention_mask=None, scaling=None, dropout=0.0, **kw):
+    return query.new_empty((query.shape[0], query.shape[2], query.shape[1], value.shape[3])), None
+
+
+transformers.AttentionInterface.register('metaonly', flash)
+
+
+class Slow(Exception):
+    pass
+
+
+def alarm(*_):
+    raise Slow()
+
+
+def flatten(c, prefix=''):
+    out = {}
+    for k, v in c.items():
+        if IGNORE.search(k):
+            continue
+        if isinstance(v, dict):
+            out.update(flatten(v, prefix + k + '.'))
+        else:
+            out[prefix + k] = v
+    return out
+
+
+def line():
+    """The line of transformers that runs: (file, line)."""
+    f = sys._getframe(2)
+    while f is not None:
+        name = f.f_code.co_filename
+        if '/transformers/' in name:
+            return os.path.basename(name), f.f_lineno
+        f = f.f_back
+    return '', 0
+
+
+class Recorder(TorchDispatchMode):
+    """Records each storage that is made and freed while it is entered, in order."""
+
+    def __init__(self, known, names):
+        super().__init__()
+        self.known = {t.untyped_storage()._cdata for t in known}
+        self.names = names
+        self.modules = []
+        self.events = []  # (+, key, bytes, shape, dtype, op, place) or (-, key)
+        self.live = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        place = (self.modules[-1] if self.modules else '',) + line()
+        out = func(*args, **(kwargs or {}))
+        for t in tree_leaves(out):
+            if not isinstance(t, torch.Tensor):
+                continue
+            s = t.untyped_storage()
+            k = s._cdata
+            if k in self.known or k in self.live:
+                continue
+            self.live.add(k)
+            self.events.append((1, k, s.nbytes(), tuple(t.shape), str(t.dtype)[6:], func._overloadpacket.__name__, place))
+            weakref.finalize(s, self.free, k)
+        return out
+
+    def free(self, k):
+        self.live.discard(k)
+        self.events.append((-1, k))
+
+    def enter(self, module, _):
+        self.modules.append(self.names.get(module, ''))
+
+    def leave(self, module, _, __):
+        if self.modules:
+            self.modules.pop()
+
+
+def cache_storages(out):
+    found = set()
+
+    def walk(o, depth=0):
+        if isinstance(o, torch.Tensor):
+            found.add(o.untyped_storage()._cdata)
+        elif isinstance(o, (list, tuple)):
+            for x in o:
+                walk(x, depth + 1)
+        elif isinstance(o, dict):
+            for x in o.values():
+                walk(x, depth + 1)
+        elif hasattr(o, '__dict__') and depth < 9:
+            walk(vars(o), depth + 1)
+
+    for name in ('past_key_values', 'cache_params', 'state', 'mems'):
+        walk(getattr(out, name, None))
+    return found
+
+
+def image_shape(c):
+    for s in (c, getattr(c, 'vision_config', None), getattr(c, 'backbone_config', None)):
+        size = getattr(s, 'image_size', None)
+        if size:
+            size = size if isinstance(size, (list, tuple)) else (size, size)
+            return getattr(s, 'num_channels', None) or 3, size[0], size[-1]
+    return 3, 224, 224
+
+
+def inputs(kind, c, m, B, S):
+    """What the model is called with; the keywords that it does not take are left out."""
+    ids = torch.zeros((B, S), dtype=torch.long, device='meta')
+    dtype = next(m.parameters()).dtype
+    main = getattr(m, 'main_input_name', 'input_ids')
+    if kind == 'speech' and main == 'input_features':
+        mel = getattr(c, 'num_mel_bins', None)
+        source = getattr(c, 'max_source_positions', None)
+        if type(m).__name__.startswith('Whisper'):
+            x = torch.zeros((B, mel, 2 * source), dtype=dtype, device='meta')
+        else:
+            x = torch.zeros((B, S, getattr(c, 'input_feat_per_channel', mel or 80)), dtype=dtype, device='meta')
+        return dict(input_features=x, decoder_input_ids=ids, use_cache=True)
+    if kind == 'speech' and main == 'input_values':
+        return dict(input_values=torch.zeros((B, S), dtype=dtype, device='meta'), decoder_input_ids=ids, use_cache=True)
+    if kind in ('causal', 'vlm'):
+        return dict(input_ids=ids, use_cache=True, logits_to_keep=1)
+    if kind in ('s2s', 'speech'):
+        return dict(input_ids=ids, decoder_input_ids=ids, use_cache=True)
+    if main == 'pixel_values':
+        shape = image_shape(c)
+        return dict(pixel_values=torch.zeros((B,) + shape, dtype=dtype, device='meta'))
+    if main == 'input_values':
+        return dict(input_values=torch.zeros((B, S), dtype=dtype, device='meta'))
+    if main == 'input_features':
+        for k in ('num_mel_bins', 'feature_size', 'feature_projection_input_dim', 'input_size', 'num_mels'):
+            mel = getattr(c, k, None)
+            if mel:
+                break
+        return dict(input_features=torch.zeros((B, S, mel or 80), dtype=dtype, device='meta'))
+    if main != 'input_ids':
+        raise ValueError('input ' + main)
+    return dict(input_ids=ids)
+
+
+class Type:
+    def __init__(self, kind, t):
+        names = getattr(auto, MAPS[kind])[t]
+        self.arch = names if isinstance(names, str) else names[0]
+        self.C, self.kind, self.t = getattr(transformers, self.arch), kind, t
+        self.base = transformers.AutoConfig.for_model(t).to_dict()
+        self.unused = set()  # keywords that the model does not take
+
+    def nest(self, over):
+        out = {}
+        for k, v in over.items():
+            d, b = out, self.base
+            for p in k.split('.')[:-1]:
+                b = b.get(p) or {}
+                d = d.setdefault(p, {'model_type': b['model_type']} if 'model_type' in b else {})
+            d[k.split('.')[-1]] = v
+        return out
+
+    def build(self, over, dtype=torch.bfloat16):
+        c = transformers.AutoConfig.for_model(self.t, **self.nest(over))
+        torch.set_default_dtype(dtype)
+        try:
+            with torch.device('meta'):
+                c._attn_implementation = 'metaonly'
+                return c, self.C._from_config(c).eval()
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+    def run(self, over, B, S, dtype=torch.bfloat16, seconds=20):
+        signal.alarm(seconds)
+        try:
+            c, m = self.build(over, dtype)
+            names = {mod: NAMES.sub('{}', n) for n, mod in m.named_modules()}
+            while True:
+                kw = {k: v for k, v in inputs(self.kind, c, m, B, S).items() if k not in self.unused}
+                known = list(m.parameters()) + list(m.buffers()) + list(x for x in kw.values() if isinstance(x, torch.Tensor))
+                r = Recorder(known, names)
+                hooks = [torch.nn.modules.module.register_module_forward_pre_hook(r.enter),
+                         torch.nn.modules.module.register_module_forward_hook(r.leave)]
+                try:
+                    with torch.no_grad(), r:
+                        out = m(**kw)
+                    cache, events = cache_storages(out), list(r.events)
+                    del out
+                    break
+                except TypeError as e:
+                    x = re.search(r"unexpected keyword argument '(\w+)'", str(e))
+                    if not x or x.group(1) not in kw:
+                        raise
+                    self.unused.add(x.group(1))
+                finally:
+                    for h in hooks:
+                        h.remove()
+            return Probe(over, dict(flatten(c.to_dict()), B=B, S=S), events, cache)
+        finally:
+            signal.alarm(0)
+
+    def tensors(self, over):
+        _, m = self.build(over)
+        return {NAMES.sub('{}', n): tuple(p.shape) for n, p in m.named_parameters()}
+
+
+class Probe:
+    def __init__(self, over, flat, events, cache):
+        self.over, self.flat, self.events, self.cache = over, flat, events, cache
+        self.places = {}  # place: most bytes beside the cache
+        self.peak = self.peak_place = None
+        live, now, held, best = {}, 0, 0, 0
+        for e in events:
+            if e[0] > 0:
+                live[e[1]] = e
+                if e[1] in cache:
+                    held += e[2]
+                now += e[2]
+                if now > best:
+                    best, self.peak_place = now, e[6]
+            else:
+                e = live.pop(e[1], None)
+                if e:
+                    now -= e[2]
+                    if e[1] in cache:
+                        held -= e[2]
+        self.cache_bytes = held
+        self.peak = best - held
+        self.mark = hash(tuple((e[3], e[4], e[6]) if e[0] > 0 else 0 for e in events))
+
+    def look(self, places):
+        """What lives at these places when most does: {place: (bytes, [(dtype, module, op, shape)], cache is empty)}."""
+        live, now, held, best = {}, 0, 0, {}
+        for e in self.events:
+            if e[0] > 0:
+                live[e[1]] = e
+                if e[1] in self.cache:
+                    held += e[2]
+                else:
+                    now += e[2]
+                p = e[6]
+                if p in places and now + held >= best.get(p, (0, 0))[1]:
+                    best[p] = (now, now + held, [x for x in live.values() if x[1] not in self.cache], held)
+            else:
+                e = live.pop(e[1], None)
+                if e:
+                    if e[1] in self.cache:
+                        held -= e[2]
+                    else:
+                        now -= e[2]
+        return {p: (b[0], [(x[4], x[6], x[5], x[3], x[2]) for x in b[2]], b[3] == 0 and self.cache_bytes > 0)
+                for p, b in best.items()}
+
+
+def candidates(k, v):
+    if isinstance(v, bool):
+        return [not v]
+    if isinstance(v, int):
+        if LAYERS.search(k):
+            return [v + 1, v + 2, v * 2, v * 3]
+        return [x for x in (v * 2, v // 2, v * 3, v + 1, v * 4, v - 1, v + 7, 1, 2, 4) if x != v and x > 0]
+    if isinstance(v, float):
+        return [v * 2, v / 2]
+    if v is None and re.search(r'(size|dim|heads|rank|inner|kernel|experts|d_ff|kv|_lora|width)', k):
+        return [64, 2, 128, 8]
+    return []
+
+
+def every(c, prefix=''):
+    for k, v in c.items():
+        if isinstance(v, dict):
+            yield from every(v, prefix + str(k) + '.')
+        else:
+            yield prefix + str(k), v
+
+
+def smallest(T):
+    """The base configuration: few layers, of all kinds."""
+    flat = flatten(T.base)
+    keys = [k for k, v in flat.items() if LAYERS.search(k) and isinstance(v, int) and not isinstance(v, bool)]
+    over = {}
+    for k, v in every(T.base):  # room for the tokens of all runs
+        if POSITIONS.search(k) and type(v) is int and 0 < v < 8192:
+            try:
+                T.tensors({**over, k: 8192})
+                over[k] = 8192
+            except Exception:
+                pass
+    for k in keys:
+        if flat[k] > 8:
+            try:
+                T.tensors({**over, k: 8})
+                over[k] = 8
+            except Exception:
+                pass
+    full = T.tensors(over)
+    for n in (2, 3, 4, 6):
+        o = {**over, **{k: min(n, over.get(k, flat[k])) for k in keys}}
+        try:
+            if T.tensors(o) == full:
+                over = o
+                break
+        except Exception:
+            pass
+    for k, v in flat.items():  # groups of heads differ from heads
+        if re.search(r'(key_value_heads|kv_heads|n_head_kv)$', k) and isinstance(v, int) and v % 2 == 0:
+            heads = [flat[q] for q in flat if re.search(r'(attention_heads|n_heads?|num_heads)$', q) and q.rpartition('.')[0] == k.rpartition('.')[0]]
+            if v in heads:
+                try:
+                    T.tensors({**over, k: v // 2})
+                    over[k] = v // 2
+                except Exception:
+                    pass
+    return over
+
+
+def explore(kind, t, seconds=20, combos=14):
+    T, start = Type(kind, t), time.process_time()
+    over = smallest(T)
+    p0 = T.run(over, BASE_B, BASE_S, seconds=60)
+    took = time.process_time()
+    p0 = T.run(over, BASE_B, BASE_S, seconds=60)
+    took = time.process_time() - took
+    loads = [x for x in LOADS if x[1] * took < 2048] or [(1, 256)]  # long ones only where time does not grow with tokens
+    probes, owner, good, stuck = [p0], [None], {}, []
+    for b, s in loads[:4]:
+        probes.append(T.run(over, b, s))
+        owner.append({'B'} if s == BASE_S else {'S'} if b == BASE_B else {'B', 'S'})
+    for k, v in p0.flat.items():
+        if k in 'BS' or time.process_time() - start > seconds or (kind in ('causal', 'vlm') and OTHER_PART.search(k)):
+            continue
+        found, same, failed = [], 0, 0
+        for x in candidates(k, v):
+            if len(found) >= 2 or same >= 1 or failed >= 4:
+                break
+            try:
+                p = T.run({**over, k: x}, BASE_B, BASE_S)
+            except Exception:
+                failed += 1
+                continue
+            if p.mark == p0.mark:
+                same += 1
+                continue
+            found.append(x)
+            probes.append(p)
+            owner.append({k})
+        if found:
+            good[k] = found
+        elif failed and not same and isinstance(v, int) and v > 1:
+            stuck.append(k)
+    for a, b in itertools.combinations(stuck[:5] + [k for k in good if re.search('head|hidden|dim|size', k)][:6], 2):
+        if (a not in stuck and b not in stuck) or time.process_time() - start > seconds:
+            continue
+        va, vb = p0.flat[a], p0.flat[b]
+        if type(va) is not int or type(vb) is not int:
+            continue
+        try:
+            p = T.run({**over, a: va * 2, b: vb * 2}, BASE_B, BASE_S)
+        except Exception:
+            continue
+        if p.mark != p0.mark:
+            probes.append(p)
+            owner.append({a, b})
+            good.setdefault((a, b), [2])
+    rnd, done, tries = random.Random(1), 0, 0
+    while done < combos and tries < 3 * combos and time.process_time() - start < seconds * 1.5:
+        tries += 1
+        o, share = dict(over), rnd.choice((.3, .6, 1))
+        for k, g in good.items():
+            if rnd.random() > share:
+                continue
+            if isinstance(k, tuple):
+                for q in k:
+                    o[q] = p0.flat[q] * 2
+            else:
+                o[k] = rnd.choice(g)
+        try:
+            p = T.run(o, *rnd.choice(loads))
+        except Exception:
+            continue
+        probes.append(p)
+        owner.append(None)
+        done += 1
+    return T, probes, owner, good, dict(seconds=round(time.process_time() - start, 1), probes=len(probes), combos=done, stuck=stuck)
+
+
+class Finder:
+    """Finds sums of products of configuration values that equal given numbers in a set of probes."""
+
+    def __init__(self, probes, keys):
+        self.n = len(probes)
+        atoms = {}
+        for k in keys:
+            vs = [p.flat.get(k) for p in probes]
+            if any(isinstance(v, str) for v in vs):
+                for w in {v for v in vs if isinstance(v, str)}:
+                    atoms['%s=%s' % (k, w)] = [float(v == w) for v in vs]
+                continue
+            if not all(v is None or isinstance(v, (int, float)) for v in vs) or all(v is None for v in vs):
+                continue
+            if any(v for v in vs):
+                atoms[k] = [float(v or 0) for v in vs]
+            if any(isinstance(v, bool) or not v for v in vs):
+                atoms['!' + k] = [float(not v) for v in vs]
+                if not all(isinstance(v, bool) for v in vs):
+                    atoms['?' + k] = [float(bool(v)) for v in vs]
+        self.atoms = {k: np.array(v) for k, v in atoms.items() if len(set(v)) > 1}
+        # values that never change are numbers, which the probes cannot tell from others
+        ints = [k for k in self.atoms if k[0] not in '!?' and min(self.atoms[k]) >= 1]
+        quot = {}
+        for a in ints:
+            for b in ints:
+                if a != b and a not in 'BS' and b not in 'BS':
+                    q = self.atoms[a] / self.atoms[b]
+                    if len(ints) <= 8 and (q == np.floor(q)).all() and q.max() > 1:
+                        quot['(%s/%s)' % (a, b)] = q
+                    elif len(ints) <= 8 and q.max() > 4:
+                        quot['(%s//%s)' % (a, b)] = np.floor(q)
+        base = [('1', np.ones(self.n))]
+        load = [x for x in ('B', 'S') if x in self.atoms]
+        base += [(x, self.atoms[x]) for x in load]
+        if len(load) == 2:
+            base.append(('B*S', self.atoms['B'] * self.atoms['S']))
+        rest = {**{k: v for k, v in self.atoms.items() if k not in ('B', 'S')}, **quot}
+        mono = [('', np.ones(self.n))] + list(rest.items())
+        pairs = list(itertools.combinations_with_replacement(rest, 2)) if len(rest) <= 40 else []
+        mono += [('%s*%s' % p, rest[p[0]] * rest[p[1]]) for p in pairs]
+        if len(rest) <= 9:
+            mono += [('*'.join(p), rest[p[0]] * rest[p[1]] * rest[p[2]]) for p in itertools.combinations(rest, 3)]
+        names, rows, seen = [], [], {}
+        for mn, mv in mono:
+            for bn, bv in base:
+                v = bv * mv
+                key = v.tobytes()
+                if key in seen or not v.any():
+                    continue
+                seen[key] = len(names)
+                names.append(mn if bn == '1' and mn else bn if not mn else bn + '*' + mn)
+                rows.append(v)
+        self.names, self.rows, self.index = names, np.array(rows).reshape(len(rows), self.n), seen
+        order = sorted(range(len(names)), key=lambda i: (names[i].count('*') + names[i].count('/'), len(names[i])))
+        self.order = order
+        self.cache = {}
+
+    def find(self, y):
+        y = np.array(y, dtype=float)
+        key = y.tobytes()
+        if key not in self.cache:
+            self.cache[key] = self._find(y)
+        return self.cache[key]
+
+    def nearest(self, y):
+        """The single product that is nearest, times a number, and by how much it is off."""
+        y, best = np.array(y, dtype=float), None
+        for i in self.order:
+            if (self.rows[i] <= 0).any():
+                continue
+            q = np.log(y / self.rows[i])
+            off = np.abs(q - np.median(q)).max()
+            if best is None or off < best[0] - 1e-9:
+                best = off, float(np.exp(np.median(q))), self.names[i]
+        return term(best[1], best[2]), best[0]
+
+    def _lookup(self, y):
+        return self.index.get((y + 0.0).tobytes())
+
+    def _find(self, y):
+        if (y == y[0]).all():
+            return '%g' % y[0] if y[0] == int(y[0]) and abs(y[0]) < 1e6 else '%d' % y[0]
+        i = self._lookup(y)
+        if i is not None:
+            return self.names[i]
+        with np.errstate(divide='ignore', invalid='ignore'):
+            q = np.where(self.rows != 0, y / self.rows, np.where(y == 0, np.nan, np.inf))
+        lo, hi = np.nanmin(q, axis=1), np.nanmax(q, axis=1)
+        hits = [i for i in self.order if lo[i] == hi[i] and lo[i] != 0 and np.isfinite(lo[i]) and ((lo[i] * 8) == int(lo[i] * 8) or (1 / lo[i]) == int(1 / lo[i]))]
+        if hits:
+            return term(lo[hits[0]], self.names[hits[0]])
+        for c in (1., 2., .5, 3., 4., -1.):
+            d = y - c * self.rows
+            for i in self.order:
+                for c2 in (1., 2., 3., 4., .5, -1., -2.):
+                    j = self._lookup(d[i] / c2)
+                    if j is not None:
+                        return '(%s%s%s)' % (term(c, self.names[i]), '+' if c2 > 0 else '', term(c2, self.names[j]))
+        small = [i for i in self.order if self.names[i].count('*') <= 1][:60]
+        for (i, j), ci, cj in itertools.product(itertools.combinations(small, 2), (1., 2.), (1., 2.)):
+            d = y - ci * self.rows[i] - cj * self.rows[j]
+            for c in (1., 2., -1.):
+                k = self._lookup(d / c)
+                if k is not None:
+                    return '(%s+%s%s%s)' % (term(ci, self.names[i]), term(cj, self.names[j]), '+' if c > 0 else '', term(c, self.names[k]))
+        return None
+
+
+def term(c, name):
+    text = ('%.6f' % c).rstrip('0').rstrip('.') if abs(c) < 100 else '%.0f' % c
+    if name == '1':
+        return text
+    return name if c == 1 else '-' + name if c == -1 else '%s*%s' % (text, name)
+
+
+ELEMENT = dict(bfloat16=2, float32=4)
+SIZES = dict(bfloat16='2', float16='2', float32='4', float64='8', int64='8', int32='4', int16='2', int8='1', uint8='1',
+             bool='1', complex64='8')
+
+
+def row_of(probes, sets, idx, owner, keys, dtype):
+    """One place's expression from the probes idx whose live sets have the same signature; None if it cannot be found."""
+    sub = [probes[i] for i in idx]
+    slots = {}
+    counts = {i: collections.Counter(x[:3] for x in sets[i]) for i in idx}
+    for k in counts[idx[0]]:
+        made = {i: [x for x in sets[i] if x[:3] == k] for i in idx}
+        if len({len(v) for v in made.values()}) == 1:
+            for n in range(len(made[idx[0]])):
+                slots[k, n] = {i: v[n][3:] + (1,) for i, v in made.items()}
+        elif all(len({x[3] for x in v}) == 1 for v in made.values()):  # a number of equal ones
+            slots[k, 0] = {i: v[0][3:] + (len(v),) for i, v in made.items()}
+        else:
+            slots[k, 0] = {i: ((sum(math.prod(x[3]) for x in v),), sum(x[4] for x in v), 1) for i, v in made.items()}
+    finders, terms, unknown = {}, {}, 0.
+    for (k, _), have in sorted(slots.items(), key=lambda s: s[0][1]):
+        sizes = np.array([have[i][1] for i in idx], dtype=float)
+
+        def expression(values, over=idx):
+            if len(set(values)) == 1:
+                return Finder.find(finders.setdefault(('', over), Finder([probes[i] for i in over], ())), values)
+            depends = {'B', 'S'}
+            if 0 in over:
+                first = values[over.index(0)]
+                for n, i in enumerate(over):
+                    if owner[i] and values[n] != first:
+                        depends |= owner[i]
+            tries = [depends, depends | {q for q in keys if q.endswith(tuple(x.rpartition('.')[2] for x in depends - {'B', 'S'}) or ('\0',))}, set(keys) | {'B', 'S'}]
+            for d in tries:
+                d = tuple(sorted(d))
+                f = finders.get((d, over))
+                if f is None:
+                    f = finders[d, over] = Finder([probes[i] for i in over], d)
+                e = f.find(values)
+                if e is not None:
+                    return e
+            return None
+
+        where = idx
+        count = expression([have[i][2] for i in idx]) or '%d' % have[idx[0]][2]
+        ranks = {len(have[i][0]) for i in where}
+        dims = None
+        elements = [math.prod(have[i][0]) for i in where]
+        if len(ranks) == 1:
+            dims = [expression([have[i][0][d] for i in where], where) for d in range(ranks.pop())]
+        if dims is None or None in dims:
+            e = expression(elements, where)
+            if e is None:
+                near = [f.nearest(elements) for (d, _), f in finders.items() if d] or [Finder(sub, ('B', 'S')).nearest(elements)]
+                e, off = min(near, key=lambda x: x[1])
+                unknown = max(unknown, off)
+            dims = [e]
+        parts = [d for d in dims if d != '1']
+        text = '*'.join(sorted(parts, key=lambda x: (x not in ('B', 'S'), x)))
+        if count != '1':
+            text = (text + '*' if text else '') + count
+        width = 'D' if k[0] == dtype else SIZES.get(k[0], '4')
+        if sizes.max() > 0:
+            unit = ELEMENT[dtype] if width == 'D' else int(width)
+            exact = width if all(have[i][1] == math.prod(have[i][0]) * unit for i in where) else None
+            if exact is None:  # a part of a larger storage
+                ratio = np.median([have[i][1] / max(1, math.prod(have[i][0])) / unit for i in where])
+                text = term(float(ratio), text or '1')
+            terms[(width, text)] = terms.get((width, text), 0) + 1
+    by = {}
+    for (width, text), n in terms.items():
+        by.setdefault(width, []).append(('%d*' % n if n > 1 else '') + text if text else str(n))
+    out = '+'.join('%s*(%s)' % (w, '+'.join(ts)) if len(ts) > 1 else '%s*%s' % (w, ts[0]) for w, ts in sorted(by.items(), reverse=True))
+    return out, unknown
+
+
+class Values(dict):
+    pass
+
+
+def evaluate(expr, flat, D):
+    """The value of an expression with the names of a configuration."""
+    flat = dict(flat, D=D)
+    x = re.sub(r'(?P<f>[!?]?)(?P<k>[A-Za-z_][\w.]*)(=(?P<w>[\w.-]+))?', lambda m: repr(
+        float(not flat.get(m['k'])) if m['f'] == '!' else float(bool(flat.get(m['k']))) if m['f'] == '?' else
+        float(flat.get(m['k']) == m['w']) if m['w'] else float(flat.get(m['k']) or 0)), expr.replace('1e+', '1e'))
+    return eval(x)
+
+
+def solve(T, probes, owner, good, dtype):
+    keys = sorted({q for k in good for q in (k if isinstance(k, tuple) else (k,))})
+    places = collections.Counter(p.peak_place for p in probes)
+    looks = [p.look(set(places)) for p in probes]
+    groups = {}
+    for place in places:
+        share = {}
+        for lk in looks:
+            if place in lk:
+                total, live, _ = lk[place]
+                for x in live:
+                    share[x[:3]] = max(share.get(x[:3], 0), x[4] / total)
+        for i, lk in enumerate(looks):
+            if place not in lk:
+                continue
+            total, live, early = lk[place]
+            live = [x for x in live if share[x[:3]] >= .003]
+            sig = (tuple(sorted({x[:3] for x in live})), early)
+            groups.setdefault((place, sig), {})[i] = live
+    rows = []
+    for (place, sig), sets in groups.items():
+        idx = tuple(sets)
+        peaks = [i for i in idx if probes[i].peak_place == place]
+        if not peaks or len(idx) < 4:
+            continue
+        expr, unknown = row_of(probes, sets, idx, owner, keys, dtype)
+        if unknown > .25 and len(idx) < 8:
+            continue
+        reached = [float(place in lk) for lk in looks]
+        if 0. in reached:  # a place that not every configuration has
+            f = Finder(probes, [k for k in keys if isinstance(probes[0].flat.get(k), (bool, int, str, type(None)))])
+            when = next((k for k, v in f.atoms.items() if (v == reached).all()), None)
+            if when is not None:
+                expr = '%s*(%s)' % (when, expr)
+        errors = []
+        for i in idx:
+            real = looks[i][place][0]
+            errors.append(evaluate(expr, probes[i].flat, ELEMENT[dtype]) / real if real else 1)
+        rows.append(dict(module=place[0], line='%s:%d' % place[1:], early=sig[1], expr=expr, runs=len(idx), peaks=len(peaks), off=round(unknown, 3),
+                         worst=[round(min(errors), 3), round(max(errors), 3)]))
+    return keys, rows
+
+
+def quality(rows, probes, dtype):
+    """Estimated over measured, of each probe."""
+    out = []
+    for p in probes:
+        got = max((evaluate(r['expr'], p.flat, ELEMENT[dtype]) - (p.cache_bytes if r['early'] else 0) for r in rows), default=0)
+        out.append(got / p.peak if p.peak > 0 else 1)
+    return out
+
+
+def cost(ratios):
+    return sum(min(3, abs(math.log(max(r, .05)))) * (3 if n == 0 else 1) for n, r in enumerate(ratios))
+
+
+def prune(rows, probes, dtype):
+    """Drops rows without which the estimates are as good: a place that a configuration lacks makes them too large."""
+    best = cost(quality(rows, probes, dtype))
+    for r in sorted(rows, key=lambda r: r['peaks']):
+        less = [x for x in rows if x is not r]
+        c = cost(quality(less, probes, dtype)) if less else 1e9
+        if c <= best + .01:
+            rows, best = less, c
+    return rows
+
+
+def measure(kind, t, out, verbose=False):
+    T, probes, owner, good, info = explore(kind, t)
+    start = time.process_time()
+    keys, rows = solve(T, probes, owner, good, 'bfloat16')
+    found = len(rows)
+    rows = prune(rows, probes, 'bfloat16')
+    q = quality(rows, probes, 'bfloat16')
+    wide, wide_owner = [], []
+    start = time.process_time()
+    for n, p in enumerate(probes):  # the same in 32 bits, where casts to them make no copy
+        if time.process_time() - start > 10:
+            break
+        try:
+            wide.append(T.run(p.over, p.flat['B'], p.flat['S'], torch.float32))
+            wide_owner.append(owner[n])
+        except Exception:
+            if n == 0:
+                break
+    rows32 = []
+    if wide:
+        _, rows32 = solve(T, wide, wide_owner, good, 'float32')
+        rows32 = prune(rows32, wide, 'float32')
+        q32 = sorted(quality(rows32, wide, 'float32'))
+        info['quality32'] = [round(q32[n * (len(q32) - 1) // 10], 3) for n in (0, 1, 5, 9, 10)]
+    s = sorted(q)
+    info.update(solve=round(time.process_time() - start, 1), places=found, base=round(q[0], 3),
+                quality=[round(s[0], 3), round(s[len(s) // 10], 3), round(s[len(s) // 2], 3), round(s[len(s) * 9 // 10], 3), round(s[-1], 3)])
+    nested = {k: v['model_type'] for k, v in T.base.items() if isinstance(v, dict) and v.get('model_type')}
+    result = dict(nested=nested, type=t, kind=kind, arch=T.arch, info=info, keys=keys, absent=absent(T, probes, rows + rows32, keys), rows=rows, rows32=rows32)
+    with open('%s/%s.%s.json' % (out, kind, t), 'w') as f:
+        json.dump(result, f)
+    if verbose:
+        for r in rows + rows32:
+            print(r)
+    print(kind, t, T.arch, 'rows', len(rows), info, flush=True)
+
+
+def used(expr):
+    """The names in an expression."""
+    return set(re.findall(r'[A-Za-z_][\w.]*(?==)|(?<![=\w.-])[A-Za-z_][\w.]*', expr)) - {'B', 'S', 'D'}
+
+
+def absent(T, probes, rows, keys):
+    """What the class gives the keys of the rows where the configuration has none: {key: expression}."""
+    out, left = {}, {k for r in rows for k in used(r['expr'])}
+    while left:
+        k = left.pop()
+        sub = [p for p in probes if k not in p.over]
+        values = [p.flat.get(k) for p in sub]
+        if values and isinstance(values[0], str):
+            out[k] = values[0]
+            continue
+        if any(v is not None and not isinstance(v, (int, float)) for v in values):
+            continue
+        values = [float(v or 0) for v in values]
+        if sub and len(set(values)) == 1 and k not in probes[0].over:
+            e = '%.6f' % values[0]
+            e = e.rstrip('0').rstrip('.')
+        else:
+            first, names = T.base, k.split('.')
+            for n in names:
+                first = (first or {}).get(n)
+            e = None
+            if sub:
+                e = Finder(sub, [q for q in keys if q != k and q.rpartition('.')[0] == k.rpartition('.')[0]]).find(values)
+            if e is None and isinstance(first, (int, float)):
+                e = '%g' % first
+        if e is None:
+            continue
+        out[k] = e
+        left |= used(e) - set(out)
+    return out
+
+
+def types(words):
+    for w in words:
+        kind, _, t = w.partition('.')
+        for x in ([t] if t else getattr(auto, MAPS[kind])):
+            yield kind, x
+
+
+def main(args):
+    verbose = '-v' in args
+    out, *words = [a for a in args if a != '-v']
+    os.makedirs(out, exist_ok=True)
+    for kind, t in types(words):
+        path = '%s/%s.%s.json' % (out, kind, t)
+        if os.path.exists(path) and not verbose:
+            continue
+        pid = os.fork()
+        if pid == 0:
+            torch.set_num_threads(1)
+            signal.signal(signal.SIGALRM, alarm)
+            try:
+                measure(kind, t, out, verbose)
+            except BaseException as e:
+                if verbose:
+                    raise
+                with open(path, 'w') as f:
+                    json.dump(dict(type=t, kind=kind, error='%s: %s' % (type(e).__name__, str(e)[:300])), f)
+                print(kind, t, type(e).__name__, str(e)[:150].replace('\n', ' '), flush=True)
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])
