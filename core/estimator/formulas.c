@@ -101,22 +101,29 @@ static uint64_t attention_elements(const struct gc_layers *layers, const struct 
     if (!layer->has_attention)
         return 0;
     if (layer->is_mla)
-        return heads * (layers->latent_key_dim + layers->latent_value_dim) + layers->kv_rank +
-               layers->rope_dim;
-    return (heads + kv_heads) * ((uint64_t)layer->key_dim + layer->value_dim);
+        return 3 * layers->hidden +
+               heads * (4 * layers->latent_key_dim + 2 * layers->latent_value_dim) +
+               layers->kv_rank + layers->rope_dim;
+    return 3 * layers->hidden + heads * (2 * (uint64_t)layer->key_dim + layer->value_dim) +
+           kv_heads * ((uint64_t)layer->key_dim + layer->value_dim);
 }
 
 static uint64_t forward_elements(const struct gc_layers *layers, const struct gc_layer *layer,
                                  uint32_t shards)
 {
+    const uint64_t hidden = layers->hidden;
     if (!layer->experts)
-        return 3 * gc_divide_up_u64(layer->intermediate, shards);
+        return 4 * hidden + 3 * gc_divide_up_u64(layer->intermediate, shards);
     const uint64_t shared = layers->shared_intermediate > 0
                                 ? layers->shared_intermediate
                                 : layers->shared_experts * layers->expert_intermediate;
-    const uint64_t width = layers->experts_used * layers->expert_intermediate + shared;
-    return 3 * gc_divide_up_u64(width, shards) + layers->experts_used * layers->hidden;
+    const uint64_t used = layers->experts_used;
+    const uint64_t width = gc_divide_up_u64(layers->expert_intermediate, shards);
+    const uint64_t sorted = used * hidden + gc_max_u64(3 * used * hidden, 4 * used * width);
+    return 4 * hidden + gc_max_u64(sorted, 3 * gc_divide_up_u64(shared, shards));
 }
+
+#define NORM_ROWS 7 /* of 16 bits: the residual stream thrice, twice in 32 bits */
 
 static uint64_t state_elements(const struct gc_layers *layers, const struct gc_layer *layer,
                                uint32_t shards)
@@ -124,7 +131,7 @@ static uint64_t state_elements(const struct gc_layers *layers, const struct gc_l
     if (layer->state == GC_STATE_NONE)
         return 0;
     const uint64_t channels = gc_max_u64(layers->hidden, layers->state_channels[layer->state]);
-    return 3 * gc_divide_up_u64(channels, shards);
+    return 4 * layers->hidden + 3 * gc_divide_up_u64(channels, shards);
 }
 
 enum gc_status gc_formula_activation_layer_bytes(const struct gc_layers *layers,
@@ -136,7 +143,7 @@ enum gc_status gc_formula_activation_layer_bytes(const struct gc_layers *layers,
     uint64_t elements = attention_elements(layers, layer, work->shards);
     elements = gc_max_u64(elements, forward_elements(layers, layer, work->shards));
     elements = gc_max_u64(elements, state_elements(layers, layer, work->shards));
-    elements += 2 * layers->hidden;
+    elements = gc_max_u64(elements, NORM_ROWS * layers->hidden);
     *bytes = gc_sum_typed(&sum, work->dtype, gc_sum_mul(&sum, step_tokens(&sum, work), elements));
     return gc_sum_status(&sum);
 }

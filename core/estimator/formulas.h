@@ -63,14 +63,16 @@ enum gc_status gc_formula_attention_scores_bytes(const struct gc_layer *layer,
                                                  const struct gc_estimate_load *work,
                                                  uint64_t *bytes) GC_CHECKED;
 
-/* The working set of one layer, T = batch · step tokens, H hidden, in the type of activations:
- *   residual and its norm                    2·T·H
- * and the larger of
- *   queries, keys, values and the result     T·(heads·(key + value) + kv_heads·(key + value))
- *   feed-forward: gate, up, their product    3·T·width, or for experts 3·T·(used·width + shared)
- *                                            and the tokens sorted to them, T·used·H
- *   a state's input, gate, and result        3·T·channels
- * Heads, widths and channels are divided over shards. The next layer reuses the memory. */
+/* The working set of one layer where the class's places are not known (core/arch/frames.h): as for
+ * Llama's layers in transformers, T = batch · step tokens, H hidden, in the type of activations,
+ * the largest of
+ *   norm, in 32 bits                         7·T·H
+ *   attention: queries twice, keys, values, the result
+ *                                            T·(3·H + heads·(2·key + value) + kv_heads·(key +
+ * value)) feed-forward: gate, up, their product    T·(4·H + 3·width) experts: the tokens sorted to
+ * them, and the results, or gate, up and their product T·(4·H + used·H + used·max(3·H, 4·width)) a
+ * state's input, gate, and result        T·(4·H + 3·channels) Heads, widths and channels are
+ * divided over shards. The next layer reuses the memory. */
 enum gc_status gc_formula_activation_layer_bytes(const struct gc_layers *layers,
                                                  const struct gc_layer *layer,
                                                  const struct gc_estimate_load *work,

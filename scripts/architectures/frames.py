@@ -9,7 +9,7 @@ keys and values, are written as products of configuration values, B (sequences) 
     frames.py -v OUT KIND.TYPE        shows the rows
 
 Attention is a function that allocates its result alone, as FlashAttention does. D is the size of the type of activations."""
-import collections, itertools, json, math, os, random, re, signal, sys, time, warnings, weakref
+import collections, gc, itertools, json, math, os, random, re, signal, sys, time, warnings, weakref
 import numpy as np
 import torch, transformers
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -34,6 +34,8 @@ POSITIONS = re.compile(r'(^|\.)(max_position_embeddings|n_positions|n_ctx|max_ta
                        r'max_sequence_length|seq_length|max_seq_length)$')
 OTHER_PART = re.compile(r'(^|\.)(vision\w*|audio\w*|image\w*|speech\w*|perceiver\w*|qformer\w*|vit\w*|code\w*|vq\w*|sam\w*|'
                         r'protein\w*|tower\w*|video\w*|projector\w*|talker\w*|token2wav\w*)\.')
+# Values without which a type's own configuration cannot run.
+PRESETS = {'deepseek_v2': {'num_experts_per_tok': 6, 'moe_intermediate_size': 1408}}
 BASE_S, BASE_B = 512, 3
 LOADS = [(2, 512), (3, 768), (3, 6144), (1, 256), (2, 1536), (5, 512), (1, 4096), (2, 6144)]
 NAMES = re.compile(r'(?<=[._])(\d+)(?=[._]|$)')
@@ -185,6 +187,7 @@ class Type:
         self.arch = names if isinstance(names, str) else names[0]
         self.C, self.kind, self.t = getattr(transformers, self.arch), kind, t
         self.base = transformers.AutoConfig.for_model(t).to_dict()
+        self.attention = 'metaonly'
         self.unused = set()  # keywords that the model does not take
 
     def nest(self, over):
@@ -202,7 +205,7 @@ class Type:
         torch.set_default_dtype(dtype)
         try:
             with torch.device('meta'):
-                c._attn_implementation = 'metaonly'
+                c._attn_implementation = self.attention
                 return c, self.C._from_config(c).eval()
         finally:
             torch.set_default_dtype(torch.float32)
@@ -315,7 +318,7 @@ def smallest(T):
     """The base configuration: few layers, of all kinds."""
     flat = flatten(T.base)
     keys = [k for k, v in flat.items() if LAYERS.search(k) and isinstance(v, int) and not isinstance(v, bool)]
-    over = {}
+    over = dict(PRESETS.get(T.t, {}))
     for k, v in every(T.base):  # room for the tokens of all runs
         if POSITIONS.search(k) and type(v) is int and 0 < v < 8192:
             try:
@@ -351,10 +354,17 @@ def smallest(T):
     return over
 
 
-def explore(kind, t, seconds=20, combos=14):
+def explore(kind, t, seconds=20, combos=10):
     T, start = Type(kind, t), time.process_time()
-    over = smallest(T)
-    p0 = T.run(over, BASE_B, BASE_S, seconds=60)
+    for attention in ('metaonly', 'eager'):  # some types have their own attention, or need a mask
+        T.attention = attention
+        try:
+            over = smallest(T)
+            p0 = T.run(over, BASE_B, BASE_S, seconds=60)
+            break
+        except (KeyError, AttributeError, TypeError, ValueError):
+            if attention == 'eager':
+                raise
     took = time.process_time()
     p0 = T.run(over, BASE_B, BASE_S, seconds=60)
     took = time.process_time() - took
@@ -368,7 +378,7 @@ def explore(kind, t, seconds=20, combos=14):
             continue
         found, same, failed = [], 0, 0
         for x in candidates(k, v):
-            if len(found) >= 2 or same >= 1 or failed >= 4:
+            if len(found) >= (2 if LAYERS.search(k) else 1) or same >= 1 or failed >= 4:
                 break
             try:
                 p = T.run({**over, k: x}, BASE_B, BASE_S)
@@ -703,8 +713,10 @@ def measure(kind, t, out, verbose=False):
     wide, wide_owner = [], []
     start = time.process_time()
     for n, p in enumerate(probes):  # the same in 32 bits, where casts to them make no copy
-        if time.process_time() - start > 10:
+        if time.process_time() - start > 10 or len(wide) == 12:
             break
+        if n and owner[n] and not owner[n] & {'B', 'S'}:
+            continue
         try:
             wide.append(T.run(p.over, p.flat['B'], p.flat['S'], torch.float32))
             wide_owner.append(owner[n])
@@ -778,6 +790,8 @@ def main(args):
     verbose = '-v' in args
     out, *words = [a for a in args if a != '-v']
     os.makedirs(out, exist_ok=True)
+    gc.collect()
+    gc.freeze()  # the children need not look through what was imported
     for kind, t in types(words):
         path = '%s/%s.%s.json' % (out, kind, t)
         if os.path.exists(path) and not verbose:

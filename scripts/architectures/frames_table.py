@@ -33,6 +33,14 @@ def is_good(data):
     return data["rows"] and 0.85 <= data["info"]["base"] <= 1.25 and 0.85 <= median <= 1.25
 
 
+def unconditional(rows):
+    """Where each row has a condition, configurations beyond the measured ones could be left without any: none has one."""
+    found = [re.fullmatch(r"(?!D\*)[!?]?[A-Za-z_][\w.=-]*\*\((D\*.*)\)", row["expr"]) for row in rows]
+    if all(found):
+        for row, match in zip(rows, found):
+            row["expr"] = match[1]
+
+
 def rows_of(data):
     """The lines of a section below its heads."""
     lines = []
@@ -44,6 +52,8 @@ def rows_of(data):
     first = {key.partition(".")[0] for key in data["absent"] if "." in key}
     if len(first) == 1 and data.get("nested", {}).get(min(first)) and all("." in key for key in data["absent"]):
         lines.append(f"&{min(first)} {data['nested'][min(first)]}")
+    unconditional(data["rows"])
+    unconditional(data["rows32"])
     narrow = sorted({(row["early"], row["expr"]) for row in data["rows"]})
     wide = sorted({(row["early"], row["expr"]) for row in data["rows32"]})
     lines += [("<" if early else ">") + row for early, row in narrow]

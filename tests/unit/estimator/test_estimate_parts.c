@@ -421,11 +421,11 @@ static void working_set_of_a_layer(void **state)
     make(GC_ARCH_NAMES_HF, llama2);
     assert_int_equal(gc_formula_activation_layer_bytes(&layers, &layers.items[0], &work, &bytes),
                      GC_OK);
-    assert_int_equal(bytes, 100 * 2 * (2 * 4096 + 3 * 11008));
+    assert_int_equal(bytes, 100 * 2 * (4 * 4096 + 3 * 11008));
     work.shards = 4;
     assert_int_equal(gc_formula_activation_layer_bytes(&layers, &layers.items[0], &work, &bytes),
                      GC_OK);
-    assert_int_equal(bytes, 100 * 2 * (2 * 4096 + 3 * 2752));
+    assert_int_equal(bytes, 100 * 2 * 7 * 4096);
     assert_int_equal(gc_formula_logits_bytes(&layers, &work, &bytes), GC_OK);
     assert_int_equal(bytes, 32000 * 4);
     assert_int_equal(gc_formula_input_bytes(&work, &bytes), GC_OK);
