@@ -7,6 +7,7 @@ keys and values, are written as products of configuration values, B (sequences) 
 
     frames.py OUT KIND[.TYPE]...      KIND: causal, s2s, vlm, speech, base; writes OUT/KIND.TYPE.json, skips those that exist
     frames.py -v OUT KIND.TYPE        shows the rows
+    frames.py --record FILE KIND.TYPE...   measures configurations of other values, for tests: tests/model/activations.json
 
 Attention is a function that allocates its result alone, as FlashAttention does. D is the size of the type of activations."""
 import collections, gc, itertools, json, math, os, random, re, signal, sys, time, warnings, weakref
@@ -786,7 +787,41 @@ def types(words):
             yield kind, x
 
 
+def record(path, words):
+    """Peaks of random configurations, beside weights and cache."""
+    out, rnd = [], random.Random(77)
+    for kind, t in types(words):
+        T = Type(kind, t)
+        over, done = smallest(T), 0
+        flat = T.run(over, 1, 256).flat
+        for _ in range(12):
+            o = dict(over)
+            for k, v in flat.items():
+                if type(v) is int and v > 3 and k not in 'BS' and not LAYERS.search(k) and rnd.random() < .4:
+                    o[k] = rnd.choice([v * 2, v * 4, v // 2, v * 3])
+            B, S = rnd.choice([(1, 700), (2, 1500), (3, 512), (4, 2048)])
+            dtype = rnd.choice(['bfloat16', 'bfloat16', 'float32'])
+            try:
+                p = T.run(o, B, S, getattr(torch, dtype))
+                c, _ = T.build(o)
+            except Exception:
+                continue
+            config = c.to_diff_dict()
+            config.update(architectures=[T.arch], dtype=dtype, model_type=t)
+            out.append(dict(name='%s.%s' % (kind, t), config=json.loads(json.dumps(config, default=str)), batch=B, tokens=S,
+                            peak=p.peak))
+            done += 1
+            if done == 2:
+                break
+        print(kind, t, done, flush=True)
+    with open(path, 'w') as f:
+        f.write('[\n' + ',\n'.join(json.dumps(x, sort_keys=True) for x in out) + '\n]\n')
+
+
 def main(args):
+    if args[0] == '--record':
+        signal.signal(signal.SIGALRM, alarm)
+        return record(args[1], args[2:])
     verbose = '-v' in args
     out, *words = [a for a in args if a != '-v']
     os.makedirs(out, exist_ok=True)

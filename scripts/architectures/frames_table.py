@@ -41,6 +41,16 @@ def unconditional(rows):
             row["expr"] = match[1]
 
 
+NUMBER = re.compile(r"(?<![\w.])\d{3,}(?![\w.])")
+NOTHING = re.compile(r"\(([^()]+)-\1\)")
+
+
+def sure(rows, runs):
+    """Without the rows of few runs, in which values that did not change came out as numbers, if others are left."""
+    good = [r for r in rows if r["runs"] >= runs and not NOTHING.search(r["expr"]) and not NUMBER.search(r["expr"])]
+    return good or [r for r in rows if not NOTHING.search(r["expr"]) and runs == 1]
+
+
 def rows_of(data):
     """The lines of a section below its heads."""
     lines = []
@@ -52,6 +62,7 @@ def rows_of(data):
     first = {key.partition(".")[0] for key in data["absent"] if "." in key}
     if len(first) == 1 and data.get("nested", {}).get(min(first)) and all("." in key for key in data["absent"]):
         lines.append(f"&{min(first)} {data['nested'][min(first)]}")
+    data["rows"], data["rows32"] = sure(data["rows"], 1), sure(data["rows32"], 8)
     unconditional(data["rows"])
     unconditional(data["rows32"])
     narrow = sorted({(row["early"], row["expr"]) for row in data["rows"]})

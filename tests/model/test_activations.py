@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Activations against figures measured from transformers on shapes alone: of configurations with values that are no
+published model's (activations.json, recorded by scripts/architectures/frames.py), and of the published ones in ../shared."""
+import json
+import lzma
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+TOOL = os.path.join(os.environ.get("BUILD_DIR", os.path.join(ROOT, "build")), "gpucache")
+ORACLE = os.path.join(ROOT, "..", "shared", "data", "estimates")
+LEAST, MOST = 0.95, 1.15  # estimated over measured, at the tenth and the ninetieth percentile
+count = 0
+failed = 0
+
+
+def check(name, problems):
+    """One TAP line; the test passes if there are no problems."""
+    global count, failed
+    count += 1
+    failed += bool(problems)
+    print(f"{'not ok' if problems else 'ok'} {count} - {name}")
+    for problem in problems[:20]:
+        print(f"# {problem}")
+
+
+def estimate(config, batch, tokens, *options):
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        run = subprocess.run([TOOL, "estimate", folder, "--json", "--batch", str(batch), "--seq-len", str(tokens), *options],
+                             capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        raise RuntimeError(run.stderr.strip())
+    return json.loads(run.stdout)
+
+
+def ratio(config, batch, tokens, measured):
+    """Estimated over measured; None where it is told as a lower bound."""
+    answer = estimate(config, batch, tokens)
+    if "activation_bytes" in answer["lower_bounds"]:
+        return None
+    return (answer["activation_bytes"] + answer["attention_workspace_bytes"] + answer["input_bytes"]) / measured
+
+
+def spread(name, ratios):
+    """The percentiles of (ratio, what); each outside is a problem to show if they are outside."""
+    ratios = sorted(ratios)
+    low, middle, high = (ratios[len(ratios) * n // 10][0] for n in (1, 5, 9))
+    problems = []
+    if low < LEAST or high > MOST:
+        problems = [f"p10 {low:.3f}, median {middle:.3f}, p90 {high:.3f} of {len(ratios)}"]
+        problems += [f"{what}: {value:.3f}" for value, what in ratios if not LEAST <= value <= MOST]
+    check(f"{name}: p10 {low:.3f}, median {middle:.3f}, p90 {high:.3f} of {len(ratios)}", problems)
+
+
+def recorded():
+    with open(os.path.join(HERE, "activations.json"), encoding="utf-8") as file:
+        cases = json.load(file)
+    ratios, told = [], []
+    for case in cases:
+        value = ratio(case["config"], case["batch"], case["tokens"], case["peak"])
+        what = f"{case['name']} {case['batch']} x {case['tokens']}"
+        if value is None:
+            told.append(what)
+        else:
+            ratios.append((value, what))
+    check("configurations of measured types: none is a lower bound", told)
+    spread("configurations of other values", ratios)
+
+
+def published():
+    try:
+        with open(os.path.join(ORACLE, "oracle.json"), encoding="utf-8") as file:
+            oracle = json.load(file)["cases"]
+        with lzma.open(os.path.join(ORACLE, "configs.json.xz")) as file:
+            configs = json.loads(file.read())
+    except OSError as error:
+        global count
+        count += 1
+        print(f"ok {count} - the published configurations # SKIP {error}")
+        return
+    ratios, told = [], 0
+    for name, case in oracle.items():
+        for load, measured in (case["activations"] or {}).items():
+            batch, tokens = map(int, load.split(","))
+            value = ratio(configs[name], batch, tokens, measured)
+            if value is None:
+                told += 1
+            else:
+                ratios.append((value, f"{name} {load}"))
+    print(f"# {told} of {told + len(ratios)} are told as lower bounds")
+    spread("the published configurations", ratios)
+
+
+def others():
+    """Tokens of a step, devices, a class that has no rows."""
+    llama = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 1024, "intermediate_size": 4096,
+             "num_hidden_layers": 4, "num_attention_heads": 16, "vocab_size": 1000, "torch_dtype": "bfloat16",
+             "max_position_embeddings": 8192}
+    problems = []
+    whole = 2 * (4 * 1024 + 3 * 4096)  # bytes for each token: the residual stream, its norms, gate, up and product
+    for options, tokens, wanted in (([], 4096, whole), (["--chunk", "512"], 512, whole),
+                                    (["--devices", "4", "--split", "tensor"], 4096, 2 * (4 * 1024 + 3 * 1024))):
+        answer = estimate(llama, 1, 4096, *options)
+        got = answer["devices"][0]["activation_bytes"]
+        if not wanted * tokens <= got <= wanted * tokens * 1.02:
+            problems.append(f"{options}: {got}, wanted {wanted * tokens}")
+    narrow, wide = (estimate({**llama, "torch_dtype": t}, 1, 4096)["activation_bytes"] for t in ("bfloat16", "float32"))
+    if wide != 2 * narrow:
+        problems.append(f"32 bits {wide}, 16 bits {narrow}")
+    check("a step's tokens, shards, types", problems)
+    unknown = estimate({**llama, "architectures": ["StrangeForCausalLM"], "model_type": "strange"}, 1, 4096)
+    check("a type that was not measured: a lower bound by name",
+          [] if "activation_bytes" in unknown["lower_bounds"] and any("strange" in w for w in unknown["warnings"])
+          else [f"{unknown['lower_bounds']} {unknown['warnings']}"])
+    nested = {"architectures": ["LlavaForConditionalGeneration"], "model_type": "llava",
+              "text_config": {**llama, "model_type": "mistral", "num_key_value_heads": 4}}
+    got = estimate({**nested, "torch_dtype": "bfloat16"}, 1, 4096)["activation_bytes"]
+    check("a language model of another type inside", [] if whole * 4096 <= got <= whole * 4096 * 1.02 else [str(got)])
+
+
+if __name__ == "__main__":
+    recorded()
+    others()
+    published()
+    print(f"1..{count}")
+    sys.exit(failed > 0)
