@@ -196,7 +196,7 @@ static void parts_of_a_transformer(void **state)
                      UINT64_C(512) * 2 * (4 * 4096 + 3 * 11008) + 32000 * 4);
     request.seq_len = 8192;
     assert_int_equal(gc_estimator_run(estimator, &request, &estimate), GC_OK);
-    assert_int_equal(estimate.notes.count, 1);
+    assert_int_equal(estimate.notes.count, 2);
     gc_estimator_close(estimator);
 }
 
