@@ -335,7 +335,7 @@ void gc_frames_read(const struct gc_model *model, struct gc_frames *frames)
     (void)gc_architecture_find(model, &scope);
     struct frame_names own = {.names = {find_value}, .scope = &scope, .section = section};
     (void)enter_object(&own, &inner, model);
-    frames->is_exact = fit != FIT_BASE || is_headless(class);
+    frames->is_exact = (fit != FIT_BASE || is_headless(class)) && find_mark(section, "?") == NULL;
     frames->hidden = hidden_of(&own);
     add_rows(&own, frames);
 }

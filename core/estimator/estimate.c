@@ -258,8 +258,10 @@ static void note_frames(const struct gc_estimator *estimator, struct gc_estimate
         return;
     estimate->unknown_parts |= BIT(GC_ESTIMATE_activation);
     if (estimator->frames.count > 0)
-        gc_notes_add(&estimate->notes, "activations of ", type,
-                     " are measured without this class's own part: a lower bound", NULL);
+        gc_notes_add(
+            &estimate->notes, "activations of ", type,
+            " are measured without this class's own part, or for other lists of sizes: a lower bound",
+            NULL);
     else
         gc_notes_add(&estimate->notes, "activations of ", type,
                      " have not been measured: a general formula's, a lower bound", NULL);

@@ -37,6 +37,7 @@ OTHER_PART = re.compile(r'(^|\.)(vision\w*|audio\w*|image\w*|speech\w*|perceiver
                         r'protein\w*|tower\w*|video\w*|projector\w*|talker\w*|token2wav\w*)\.')
 # Values without which a type's own configuration cannot run.
 PRESETS = {'deepseek_v2': {'num_experts_per_tok': 6, 'moe_intermediate_size': 1408}}
+SAMPLES = 320  # of sound, for a token: 20 ms at 16 kHz
 BASE_S, BASE_B = 512, 3
 LOADS = [(2, 512), (3, 768), (3, 6144), (1, 256), (2, 1536), (5, 512), (1, 4096), (2, 6144)]
 NAMES = re.compile(r'(?<=[._])(\d+)(?=[._]|$)')
@@ -161,7 +162,7 @@ def inputs(kind, c, m, B, S):
             x = torch.zeros((B, S, getattr(c, 'input_feat_per_channel', mel or 80)), dtype=dtype, device='meta')
         return dict(input_features=x, decoder_input_ids=ids, use_cache=True)
     if kind == 'speech' and main == 'input_values':
-        return dict(input_values=torch.zeros((B, S), dtype=dtype, device='meta'), decoder_input_ids=ids, use_cache=True)
+        return dict(input_values=torch.zeros((B, SAMPLES * S), dtype=dtype, device='meta'), decoder_input_ids=ids, use_cache=True)
     if kind in ('causal', 'vlm'):
         return dict(input_ids=ids, use_cache=True, logits_to_keep=1)
     if kind in ('s2s', 'speech'):
@@ -170,7 +171,7 @@ def inputs(kind, c, m, B, S):
         shape = image_shape(c)
         return dict(pixel_values=torch.zeros((B,) + shape, dtype=dtype, device='meta'))
     if main == 'input_values':
-        return dict(input_values=torch.zeros((B, S), dtype=dtype, device='meta'))
+        return dict(input_values=torch.zeros((B, SAMPLES * S), dtype=dtype, device='meta'))
     if main == 'input_features':
         for k in ('num_mel_bins', 'feature_size', 'feature_projection_input_dim', 'input_size', 'num_mels'):
             mel = getattr(c, k, None)
