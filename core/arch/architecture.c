@@ -83,6 +83,13 @@ bool gc_architecture_next(struct gc_architecture_lines *lines, struct gc_archite
     }
 }
 
+/* The next line before the rows: values of the class, objects, guards. */
+static bool next_property(struct gc_architecture_lines *lines, struct gc_architecture_line *line)
+{
+    return lines->at < lines->end && strchr("=^~!&+", *lines->at) != NULL &&
+           gc_architecture_next(lines, line);
+}
+
 /* The n-th blank-separated part of a line. */
 static bool part_of(const struct gc_architecture_line *line, unsigned number, const char **text,
                     size_t *length)
@@ -262,7 +269,7 @@ static const struct gc_meta_value *find_other_name(const struct gc_architecture_
 {
     struct gc_architecture_lines lines = scope->lines;
     struct gc_architecture_line line;
-    while (gc_architecture_next(&lines, &line)) {
+    while (next_property(&lines, &line)) {
         const char *other;
         size_t other_length;
         if (line.text[0] != '~' || line.length < length + 2 || line.text[length + 1] != ' ' ||
@@ -279,12 +286,14 @@ const char *gc_architecture_type_of(const struct gc_architecture_scope *scope, c
                                     size_t length)
 {
     static const char member[] = ".model_type";
-    char name[GC_ARCHITECTURE_KEY_BYTES];
-    if (length + sizeof(member) > sizeof(name))
+    char name[2 * GC_ARCHITECTURE_KEY_BYTES];
+    const size_t before = strlen(scope->prefix);
+    if (before + length + sizeof(member) > sizeof(name))
         return NULL;
-    memcpy(name, key, length);
-    memcpy(name + length, member, sizeof(member));
-    return text_of(find_key(scope, name, length + sizeof(member) - 1));
+    memcpy(name, scope->prefix, before);
+    memcpy(name + before, key, length);
+    memcpy(name + before + length, member, sizeof(member));
+    return text_of(gc_model_find_meta(scope->model, name));
 }
 
 static bool number_of(const struct gc_meta_value *value, double *number)
@@ -374,7 +383,7 @@ static bool class_value(const struct gc_architecture_scope *scope, char mark,
 {
     struct gc_architecture_lines lines = scope->lines;
     struct gc_architecture_line line;
-    while (gc_architecture_next(&lines, &line)) {
+    while (next_property(&lines, &line)) {
         const char *text;
         size_t length;
         if (line.text[0] != mark || !is_for(&line, name) || !part_of(&line, 1, &text, &length))
@@ -394,7 +403,7 @@ static bool enter_object(const struct gc_architecture_scope *scope,
 {
     struct gc_architecture_lines lines = scope->lines;
     struct gc_architecture_line line;
-    while (gc_architecture_next(&lines, &line)) {
+    while (next_property(&lines, &line)) {
         const char *parts[2];
         size_t lengths[2];
         if ((line.text[0] != '&' && line.text[0] != '+') ||

@@ -84,11 +84,12 @@ static bool is_measured(const struct gc_meta_value *value, const char *text, siz
     else if (value->kind != GC_META_ARRAY)
         number = value->real;
     const bool is_negative = word[0] == '-';
-    if (gc_text_decimal(word + is_negative, &end, &decimal) && *end == '\0')
-        wanted = gc_text_decimal_value(&decimal) * (is_negative ? -1 : 1);
-    else
+    if (value->kind == GC_META_ARRAY || !gc_text_decimal(word + is_negative, &end, &decimal) ||
+        *end != '\0')
         return false;
-    return value->kind != GC_META_ARRAY && number == wanted;
+    wanted = gc_text_decimal_value(&decimal) * (is_negative ? -1 : 1);
+    const double difference = number > wanted ? number - wanted : wanted - number;
+    return difference <= 1e-9 * (wanted < 0 ? -wanted : wanted); /* decimals are rounded */
 }
 
 /* "[a,b,c]" against the items. */
@@ -140,8 +141,15 @@ static void check_guard(struct visit *visit, const struct gc_architecture_line *
     memcpy(name + before, key, length);
     name[before + length] = '\0';
     const struct gc_meta_value *value = gc_model_find_meta(visit->scope->model, name);
-    if (value == NULL)
+    const bool must_be_there = lengths[1] == 1 && parts[1][0] == '*';
+    if (value == NULL ? !must_be_there : must_be_there)
         return;
+    if (must_be_there) {
+        *visit->is_exact = false;
+        gc_notes_add(visit->notes, "weights by the configuration are not exact: it has no ",
+                     SHOWN(name, strlen(name)), NULL);
+        return;
+    }
     const bool same = parts[1][0] == '[' ? is_measured_list(value, parts[1], lengths[1])
                                          : is_measured(value, parts[1], lengths[1]);
     if (same)

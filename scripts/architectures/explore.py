@@ -109,13 +109,14 @@ class Probe:
 
 
 class Type:
-    def __init__(self, kind, name):
+    def __init__(self, kind, name, plain=False):
+        """With `plain` objects are left to the outer class, which may give them other values than their own."""
         classes = getattr(modeling_auto, MAPPINGS[kind])[name]
         self.kind, self.name = kind, name
         self.architecture = classes if isinstance(classes, str) else classes[0]
         self.model_class = getattr(transformers, self.architecture)
         self.given = transformers.AutoConfig.for_model(name).to_dict()
-        self.nested = nested_types(self.given)
+        self.nested = {} if plain else nested_types(self.given)
         self.base, self.reads = self.given, []
         try:  # as in files: an object is there, and its class gives what it lacks
             completed = transformers.AutoConfig.for_model(name, **self._nest({})).to_dict()
@@ -289,7 +290,7 @@ class Exploration:
     change nothing alone, as another follows them; untested: keys without a value that could be tried."""
 
     def __init__(self, kind, name, seconds=25, many=16):
-        self.type = Type(kind, name)
+        self.type = Type(kind, name, seconds == 0)
         self.start, self.seconds = time.process_time(), seconds
         self.over = {}
         if seconds > 0:

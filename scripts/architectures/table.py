@@ -9,7 +9,8 @@ A section of the table:
   =ATOM EXPRESSION        an atom's value where the configuration has no such key
   ^ATOM EXPRESSION        its value where the key is null, if that is not 0
   ~KEY NAME               another name of a key
-  !KEY VALUE              the rows hold for this value alone: a number, a word, [a,b,…], or null; "?": for none that is written
+  !KEY VALUE              the rows hold for this value alone: a number, a word, [a,b,…], or null; "?": for
+                          none that is written; "*": if the key is written
   &KEY TYPE PREFIX        the object KEY is a TYPE; its tensors begin with PREFIX ("-": some other way). Where a
                           configuration has another type there, that type's base rows replace them; "+" in place of
                           "&": the base rows are always used, and are not repeated
@@ -27,6 +28,10 @@ import sys
 
 BY_HAND = {"falcon"}  # in architectures_more.txt
 ORDER = ["causal", "vlm", "multimodal", "s2s", "speech", "base"]
+# How many layers of a kind there are by the class: every n-th, or the others. Other rules are not trusted.
+PLAIN_LIST = re.compile(r"^(\w+-)?\(\w+//\d\)(/2)?$")
+# Values that a type could not be tried with, and that are of no tensor.
+HARMLESS = re.compile(r"(logit_scale|tolerance|eps($|_)|image_grid_pinpoints|supported_aspect_ratios|label2id|id2label)")
 BARE = re.compile(r"#?([A-Za-z_][A-Za-z0-9_.]*)")
 
 
@@ -57,8 +62,16 @@ def guard_value(value):
             return "?"
         return "[" + ",".join(guard_value(x) for x in value) + "]"
     if isinstance(value, float):
-        return repr(value) if value == value and abs(value) < 1e15 else "?"
+        return f"{value:.15f}".rstrip("0").rstrip(".") if abs(value) < 1e15 else "?"
     return re.sub(r"\s", "_", str(value)) or "?"
+
+
+def guard_lines(key, value):
+    """One line, or one for each list in a list."""
+    if isinstance(value, (list, tuple)) and value and all(isinstance(x, (list, tuple)) for x in value):
+        inner = [line for i, x in enumerate(value) for line in guard_lines(f"{key}.{i}", x)]
+        return inner + [f"!{key}.{len(value)} null"]
+    return [f"!{key} {guard_value(value)}"]
 
 
 def base_of(data):
@@ -129,12 +142,16 @@ def section(data, bases):
             dropped |= own
     for atom, text in sorted(data["defaults"].items()):
         lines.append(f"={atom} {text}")
+        key = re.sub(r"^#|\[.*|=.*", "", atom)
+        if key != atom and "//" in text and not PLAIN_LIST.match(text) and f"!{key} *" not in lines:
+            lines.append(f"!{key} *")
     for atom, text in sorted(data["nulls"].items()):
         lines.append(f"^{atom} {text}")
     for other, key in sorted(data["aliases"].items()):
         lines.append(f"~{key} {other}")
     for key, value in sorted(data["guards"].items()):
-        lines.append(f"!{key} {guard_value(value)}")
+        if not HARMLESS.search(key):
+            lines += guard_lines(key, value)
     lines += [l for l in rows_of(data) if l not in dropped]
     return lines
 

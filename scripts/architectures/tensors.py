@@ -36,6 +36,7 @@ class Patterns:
         for key, value in self.probes[0].flat.items():
             if isinstance(value, (list, tuple)) and value and all(isinstance(x, (str, int)) for x in value):
                 yield ("list", key)
+        yield ("last", 1)
         yield ("numbers", 1)
         yield ("numbers", 2)
 
@@ -47,6 +48,9 @@ class Patterns:
             if not isinstance(words, (list, tuple)) or not indexes or indexes[0] >= len(words):
                 return None
             return f"{pattern}@{value}@{words[indexes[0]]}"
+        if kind == "last":
+            at = pattern.rfind("{}")
+            return f"{pattern[:at]}{indexes[-1]}{pattern[at + 2:]}" if len(indexes) > 1 else None
         rest = iter(indexes)
         return re.sub(r"\{\}", lambda m, n=[0]: (n.__setitem__(0, n[0] + 1), next(rest), "{}")[2] if n[0] >= value else (
             n.__setitem__(0, n[0] + 1), str(next(rest)))[1], pattern)
@@ -60,6 +64,8 @@ class Patterns:
                     q = self._apply(probe, name, pattern, split)
                     if q is None or shapes.setdefault(q, (shape, dtype)) != (shape, dtype):
                         return False
+            if all_names and shapes and split[0] == "numbers" and all_names != set(shapes):
+                return False  # the numbers are of layers, of which there may be more
             all_names.update(shapes)
         return len(all_names) <= 48
 
