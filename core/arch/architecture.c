@@ -246,9 +246,8 @@ bool gc_architecture_has_object(const struct gc_model *model, const char *start)
     return false;
 }
 
-/* The configuration's value of a key, also under its other names; NULL: it is absent. */
-static const struct gc_meta_value *find_key(const struct gc_architecture_scope *scope,
-                                            const char *key, size_t length)
+const struct gc_meta_value *gc_architecture_find_key(const struct gc_architecture_scope *scope,
+                                                     const char *key, size_t length)
 {
     char name[2 * GC_ARCHITECTURE_KEY_BYTES];
     const size_t before = strlen(scope->prefix);
@@ -275,7 +274,7 @@ static const struct gc_meta_value *find_other_name(const struct gc_architecture_
         if (line.text[0] != '~' || line.length < length + 2 || line.text[length + 1] != ' ' ||
             memcmp(line.text + 1, key, length) != 0 || !part_of(&line, 1, &other, &other_length))
             continue;
-        const struct gc_meta_value *value = find_key(scope, other, other_length);
+        const struct gc_meta_value *value = gc_architecture_find_key(scope, other, other_length);
         if (value != NULL)
             return value;
     }
@@ -433,7 +432,7 @@ static bool find_values(const struct gc_expression_names *names,
     size_t skipped;
     if (scope->depth > DEPTH_MAX)
         return false;
-    const struct gc_meta_value *meta = find_key(scope, name->name, name->length);
+    const struct gc_meta_value *meta = gc_architecture_find_key(scope, name->name, name->length);
     if (meta == NULL)
         meta = find_other_name(scope, name->name, name->length);
     const char *text = meta != NULL ? text_of(meta) : NULL;

@@ -57,6 +57,10 @@ bool gc_architecture_find_base(const struct gc_architecture_scope *outer, const 
                                size_t type_length, const char *key, size_t key_length,
                                struct gc_architecture_scope *scope);
 
+/* The configuration's value of a key of the section; NULL: it is absent. */
+const struct gc_meta_value *gc_architecture_find_key(const struct gc_architecture_scope *scope,
+                                                     const char *key, size_t length);
+
 /* Whether keys begin with "KEY.". */
 bool gc_architecture_has_object(const struct gc_model *model, const char *start);
 

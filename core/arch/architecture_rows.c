@@ -140,7 +140,9 @@ static void check_guard(struct visit *visit, const struct gc_architecture_line *
     memcpy(name, visit->scope->prefix, before);
     memcpy(name + before, key, length);
     name[before + length] = '\0';
-    const struct gc_meta_value *value = gc_model_find_meta(visit->scope->model, name);
+    const struct gc_meta_value *value = gc_architecture_find_key(visit->scope, key, length);
+    if (name[before + length - 1] == '.' && gc_architecture_has_object(visit->scope->model, name))
+        return;
     const bool must_be_there = lengths[1] == 1 && parts[1][0] == '*';
     if (value == NULL ? !must_be_there : must_be_there)
         return;

@@ -280,8 +280,7 @@ def other_names(name, flat):
         except Exception:
             continue
         keys = [k for k, v in changed.items() if v == 12347 and k != other and flat.get(k) != 12347]
-        if len(keys) == 1:
-            out[other] = keys[0]
+        out[other] = keys[0] if len(keys) == 1 else None
     return out
 
 

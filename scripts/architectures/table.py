@@ -10,7 +10,8 @@ A section of the table:
   ^ATOM EXPRESSION        its value where the key is null, if that is not 0
   ~KEY NAME               another name of a key
   !KEY VALUE              the rows hold for this value alone: a number, a word, [a,b,…], or null; "?": for
-                          none that is written; "*": if the key is written
+                          none that is written; "*": if the key, or with a
+                          dot behind it the object, is written
   &KEY TYPE PREFIX        the object KEY is a TYPE; its tensors begin with PREFIX ("-": some other way). Where a
                           configuration has another type there, that type's base rows replace them; "+" in place of
                           "&": the base rows are always used, and are not repeated
@@ -31,7 +32,10 @@ ORDER = ["causal", "vlm", "multimodal", "s2s", "speech", "base"]
 # How many layers of a kind there are by the class: every n-th, or the others. Other rules are not trusted.
 PLAIN_LIST = re.compile(r"^(\w+-)?\(\w+//\d\)(/2)?$")
 # Values that a type could not be tried with, and that are of no tensor.
-HARMLESS = re.compile(r"(logit_scale|tolerance|eps($|_)|image_grid_pinpoints|supported_aspect_ratios|label2id|id2label)")
+HARMLESS = re.compile(r"(logit_scale|tolerance|eps($|_)|image_grid_pinpoints|label2id|id2label|partial_rotary|"
+    r"rotary_|initializer|mambapy|mask_loss|mamba_dt)")
+# Values that tell the kinds of layers: of no tensor where all kinds have the same.
+KINDS = re.compile(r"^(sliding_window_pattern|global_attn_every_n_layers)$")
 BARE = re.compile(r"#?([A-Za-z_][A-Za-z0-9_.]*)")
 
 
@@ -149,8 +153,12 @@ def section(data, bases):
         lines.append(f"^{atom} {text}")
     for other, key in sorted(data["aliases"].items()):
         lines.append(f"~{key} {other}")
+    if data.get("plain"):  # with objects as the outer class gives them
+        lines += sorted({f"!{k.split('.')[0]}. *" for k in data["guards"]
+                         if "." in k and not HARMLESS.search(k) and not k.split(".")[1].isdigit()})
     for key, value in sorted(data["guards"].items()):
-        if not HARMLESS.search(key):
+        has_kinds = any("layer_types" in atom for atom in data["defaults"]) or "layer_types" in data["guards"]
+        if not HARMLESS.search(key) and (has_kinds or not KINDS.match(key)):
             lines += guard_lines(key, value)
     lines += [l for l in rows_of(data) if l not in dropped]
     return lines

@@ -361,7 +361,8 @@ def describe(kind, name, seconds):
     rows = [solver.solve_row(q, full) for q in solver.names]
     defaults, nulls = closure(solver, rows)
     guards = solver.guards | set(e.untested)
-    aliases = {**attribute_names(name, e.type.nested), **other_names(name, e.probes[0].flat)}
+    others = other_names(name, e.probes[0].flat)
+    aliases = {**attribute_names(name, e.type.nested), **{a: k for a, k in others.items() if k}}
     used = {re.sub(r"^#|\[.*|=.*", "", a) for a in defaults} | guards
     return {
         "type": name,
@@ -376,7 +377,7 @@ def describe(kind, name, seconds):
         "defaults": defaults,
         "nulls": nulls,
         "aliases": {a: k for a, k in aliases.items() if k in used},
-        "guards": {k: solver.full.flat.get(k) for k in sorted(guards)},
+        "guards": {k: solver.full.flat.get(k) for k in sorted(guards | {a for a, k in others.items() if not k})},
         "unsolved": solver.unsolved,
         "probes": len(e.probes),
         "seconds": round(seconds - e.left(), 1),
