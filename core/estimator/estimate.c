@@ -90,10 +90,11 @@ static void take_indexed(struct gc_weights *weights, uint64_t bytes)
     const double factor = weights->bytes > 0 ? (double)bytes / (double)weights->bytes : 0;
     uint64_t sum = 0;
     weights->expert_bytes = 0;
-    for (uint32_t i = 0; i < weights->layer_count + 2; i++) {
-        struct gc_weight_share *share = i == 0   ? &weights->first
-                                        : i == 1 ? &weights->last
-                                                 : &weights->layers[i - 2];
+    struct gc_weight_share *const apart[] = {&weights->embedding, &weights->first, &weights->last};
+    const uint32_t apart_count = sizeof(apart) / sizeof(apart[0]);
+    for (uint32_t i = 0; i < weights->layer_count + apart_count; i++) {
+        struct gc_weight_share *share =
+            i < apart_count ? apart[i] : &weights->layers[i - apart_count];
         share->dense_bytes = (uint64_t)((double)share->dense_bytes * factor);
         share->replicated_bytes = (uint64_t)((double)share->replicated_bytes * factor);
         share->expert_bytes = (uint64_t)((double)share->expert_bytes * factor);
@@ -147,28 +148,44 @@ static enum gc_status open_architecture(struct gc_estimator *estimator,
     return status == GC_NOT_SUPPORTED ? GC_OK : status;
 }
 
-static enum gc_status count_weights(struct gc_estimator *estimator, const struct gc_model *model)
+/* `architecture`: what the tensors are computed from; NULL: they are the model's own. */
+static enum gc_status count_weights(struct gc_estimator *estimator, const struct gc_model *model,
+                                    const struct gc_architecture *architecture)
 {
-    struct gc_architecture *architecture;
-    enum gc_status status = open_architecture(estimator, model, &architecture);
-    if (status != GC_OK)
-        return status;
     const struct gc_model *counted = architecture != NULL ? &architecture->model : model;
     estimator->has_no_weights = counted->tensor_count == 0;
     estimator->main_dtype = gc_weights_main_dtype(counted);
-    status = gc_weights_count(counted, estimator->weight_dtype, &estimator->weights);
-    if (status == GC_OK)
-        hold_against_index(estimator, model, architecture);
-    if (status == GC_OK && model->tensor_count > 0 && estimator->has_layers)
+    const enum gc_status status =
+        gc_weights_count(counted, estimator->weight_dtype, &estimator->weights);
+    if (status != GC_OK)
+        return status;
+    hold_against_index(estimator, model, architecture);
+    if (model->tensor_count > 0 && estimator->has_layers)
         gc_architecture_compare(model, &estimator->notes);
-    gc_architecture_close(architecture);
-    return status;
+    return GC_OK;
+}
+
+static void read_layers(struct gc_estimator *estimator, const struct gc_model *model,
+                        const struct gc_architecture *architecture)
+{
+    struct gc_shapes *shapes = &estimator->shapes;
+    struct gc_arch *arch = &estimator->arch;
+    gc_arch_read(model, arch, &estimator->notes);
+    gc_shapes_read(architecture != NULL ? &architecture->model : model,
+                   gc_arch_number(arch, GC_ARCH_HIDDEN, 0), shapes);
+    gc_shapes_complete(shapes, arch);
+    if (!estimator->is_gguf)
+        gc_frames_read(model, &estimator->frames);
+    gc_layers_make(arch, &estimator->layers, &estimator->notes);
+    gc_shapes_apply(shapes, arch, &estimator->layers, &estimator->notes);
+    note_layers(estimator);
 }
 
 enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dtype,
                                  struct gc_estimator **estimator)
 {
     struct gc_estimator *made = map_estimator();
+    struct gc_architecture *architecture = NULL;
     *estimator = NULL;
     if (made == NULL)
         return GC_NO_HOST_MEMORY;
@@ -178,25 +195,20 @@ enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dty
     made->is_gguf = model->format == GC_MODEL_GGUF;
     made->has_layers = model->has_config && made->graph == NULL;
     made->weight_dtype = dtype;
-    const enum gc_status status = count_weights(made, model);
-    if (status != GC_OK) {
+    enum gc_status status = open_architecture(made, model, &architecture);
+    if (status == GC_OK)
+        status = count_weights(made, model, architecture);
+    if (status == GC_OK) {
+        gc_arch_note_adapters(model, &made->notes);
+        open_network(made);
+        if (made->has_layers)
+            read_layers(made, model, architecture);
+        *estimator = made;
+    } else {
         gc_estimator_close(made);
-        return status;
     }
-    gc_arch_note_adapters(model, &made->notes);
-    open_network(made);
-    if (made->has_layers) {
-        gc_arch_read(model, &made->arch, &made->notes);
-        gc_shapes_read(model, gc_arch_number(&made->arch, GC_ARCH_HIDDEN, 0), &made->shapes);
-        gc_shapes_complete(&made->shapes, &made->arch);
-        if (!made->is_gguf)
-            gc_frames_read(model, &made->frames);
-        gc_layers_make(&made->arch, &made->layers, &made->notes);
-        gc_shapes_apply(&made->shapes, &made->arch, &made->layers, &made->notes);
-        note_layers(made);
-    }
-    *estimator = made;
-    return GC_OK;
+    gc_architecture_close(architecture);
+    return status;
 }
 
 bool gc_estimator_is_quantised(const struct gc_estimator *estimator)
