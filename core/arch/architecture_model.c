@@ -394,6 +394,5 @@ void gc_architecture_compare(const struct gc_model *model, struct gc_notes *note
         sum.elements == model->totals.parameters)
         return;
     gc_notes_add(notes, "the tensors have ", gc_note_number(model->totals.parameters, stored),
-                 " parameters, the configuration describes ",
-                 gc_note_number(sum.elements, computed), ": the tensors are counted", NULL);
+                 " parameters, the configuration ", gc_note_number(sum.elements, computed), NULL);
 }

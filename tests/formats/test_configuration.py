@@ -152,7 +152,7 @@ def files_against_configuration(folder):
             at += size
         put(folder, "model.safetensors", header(tensors) + b"\0" * at)
         got = estimate(folder)
-        tap.equal((got["weight_bytes"], has_note(got, "the configuration describes")), (at, bool(extra)), got["warnings"])
+        tap.equal((got["weight_bytes"], has_note(got, "parameters, the configuration")), (at, bool(extra)), got["warnings"])
 
 
 def shared_configurations(_):

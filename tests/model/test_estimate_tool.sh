@@ -137,7 +137,7 @@ tokens=$(json out.json 'r["largest_seq_len"]')
 is "the largest context fits" $? 0
 "$TOOL" estimate llama --budget 2GiB --seq-len $((tokens + 1)) > out
 is "one token more does not" $? 3
-is "the declared layers and those found are compared" "$(json out.json 'len(r["warnings"])')" 1
+is "the declared layers and parameters and those found are compared" "$(json out.json 'len(r["warnings"])')" 2
 "$TOOL" estimate bare.safetensors --budget 1GiB --json > out.json
 is "without a configuration: coverage" "$(json out.json '[r["coverage"], r["weight_bytes"], len(r["lower_bounds"])]')" \
     "[0.166, 4194304, 5]"
@@ -151,8 +151,8 @@ echo '{"tensors": []}' > empty.json
 fails 1 'empty.json: no tensors and no configuration: nothing is known of a model' empty.json
 echo '{"tensors": [], "config": '"$(architecture llama-2-7b)"'}' > config-alone.json
 "$TOOL" estimate config-alone.json --json > out.json
-is "a configuration alone: its cache, weights a lower bound" "$(json out.json '[r["kv_cache_bytes"] >> 30, r["lower_bounds"]]')" '[2, ["weight_bytes"]]'
-like "a configuration alone: reported" "$(json out.json 'r["warnings"]')" 'there are no tensors: weights are not counted'
+is "a configuration alone: its cache and weights" "$(json out.json '[r["kv_cache_bytes"] >> 30, r["weight_bytes"], r["lower_bounds"]]')" '[2, 13476831232, []]'
+like "a configuration alone: reported" "$(json out.json 'r["warnings"]')" 'weights are computed from the configuration'
 
 # ---- devices ----
 "$TOOL" estimate llama --devices 2 --budget 0=3GiB,1=1GiB --json > out.json
