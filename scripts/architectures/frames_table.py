@@ -43,13 +43,31 @@ def unconditional(rows):
 
 
 NUMBER = re.compile(r"(?<![\w.])\d{3,}(?![\w.])")
-NOTHING = re.compile(r"\(([^()]+)-\1\)")
+
+
+def is_sane(expression):
+    """Without a difference of two equal terms, which a search finds where it has nothing better."""
+    for at, sign in enumerate(expression):
+        if sign == "-" and expression[at + 1:].startswith(left_term(expression, at)):
+            return False
+    return True
+
+
+def left_term(expression, at):
+    """The term that ends before a sign."""
+    depth, begin = 0, at
+    while begin > 0:
+        depth += {")": 1, "(": -1}.get(expression[begin - 1], 0)
+        if depth < 0 or (depth == 0 and expression[begin - 1] in "+-"):
+            break
+        begin -= 1
+    return expression[begin:at]
 
 
 def sure(rows, runs):
     """Without the rows of few runs, in which values that did not change came out as numbers, if others are left."""
-    good = [r for r in rows if r["runs"] >= runs and (runs == 1 or r["off"] <= 0.1) and not NOTHING.search(r["expr"]) and not NUMBER.search(r["expr"])]
-    return good or [r for r in rows if not NOTHING.search(r["expr"]) and runs == 1]
+    good = [r for r in rows if r["runs"] >= runs and (runs == 1 or r["off"] <= 0.1) and is_sane(r["expr"]) and not NUMBER.search(r["expr"])]
+    return good or [r for r in rows if is_sane(r["expr"]) and runs == 1]
 
 
 def rows_of(data):
