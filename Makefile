@@ -123,12 +123,12 @@ clean: ## remove build/ (fetched packages in build/venv, build/cuda* too)
 deps: ## install the system packages this project builds and tests with
 	$(Q)scripts/deps.sh all
 
-compile_commands.json: Makefile scripts/rules.mk $(CORE_SRC) $(SHIM_SRC) $(TOOL_SRC) $(SIM_SRC) $(TEST_SRC) ## for editors and clang-tidy
+compile_commands.json: Makefile scripts/rules.mk $(CORE_SRC) $(SHIM_SRC) $(TOOL_SRC) $(SIM_SRC) $(TEST_SRC) $(FUZZ_SRC) ## for editors and clang-tidy
 	$(call say,GEN)
 	$(Q)python3 scripts/compile-commands.py $@ \
 		--core $(CC) $(CORE_CFLAGS) -- $(CORE_SRC) $(TOOL_SRC) \
 		--cuda $(CC) $(ALL_CFLAGS) -- $(filter %.c,$(SHIM_SRC)) \
-		--cuda $(CC) $(SIM_CFLAGS) -- $(SIM_SRC) $(RUNTIME_SRC) $(TEST_SRC) \
+		--cuda $(CC) $(SIM_CFLAGS) -- $(SIM_SRC) $(RUNTIME_SRC) $(TEST_SRC) $(FUZZ_SRC) \
 		$(if $(wildcard /usr/include/slurm/spank.h),--core $(CC) $(BASE_CFLAGS) '-DSLURM_LIBRARY="libgpucache.so"' -- $(SLURM_SRC))
 
 ##@ Try
@@ -287,7 +287,7 @@ bench-programs: $(BENCH_PROGRAMS)
 
 .PHONY: fuzz
 fuzz: ## run each fuzzer of the parsers for FUZZ_SECONDS (30), with clang
-	$(Q)$(MAKE) --no-print-directory page
+	$(Q)$(MAKE) --no-print-directory generated
 	$(Q)BUILD_DIR=$(abspath $(OUT)) scripts/fuzz.sh
 
 .PHONY: gpu-test

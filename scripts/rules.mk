@@ -282,6 +282,10 @@ $(addprefix $(OUT)/tests/,formats/model_dump formats/graph_dump formats/ops_dump
 $(OUT)/tests/bench/placement: $(call obj,tools/plan/plan_threads.c)
 BENCH_PROGRAMS := $(filter $(OUT)/tests/bench/%,$(PROG_PROGRAMS))
 
+# The fuzzers, compiled only: scripts/fuzz.sh links them, with clang.
+FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+FUZZ_OBJECTS := $(call obj,$(FUZZ_SRC))
+
 NVCC_FLAGS := -O2 -I. -Xcompiler -pthread -Wno-deprecated-gpu-targets
 define cu_rule
 $(2)-shared: $(1) $$(FLAGS_FILE)
@@ -324,4 +328,4 @@ examples: $(EXAMPLES)
 core-test-programs: $(call test_program,$(CORE_TEST_SRC))
 generated: $(GENERATED)
 sim: $(SIM_TARGETS)
-programs: $(TEST_PROGRAMS) $(PROG_PROGRAMS) $(CU_PROGRAMS) $(EXAMPLES)
+programs: $(TEST_PROGRAMS) $(PROG_PROGRAMS) $(CU_PROGRAMS) $(EXAMPLES) $(FUZZ_OBJECTS)

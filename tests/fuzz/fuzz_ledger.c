@@ -64,7 +64,7 @@ static void read_process(uint32_t slot)
     struct gc_ledger_figures figures;
     struct gc_ledger_tenant tenant;
     struct gc_ledger_ticket ticket;
-    const struct gc_ledger_request request = {.ask = GC_REQUEST_LIMIT, .device = GC_LEDGER_NONE};
+    const struct gc_ledger_request request = {.kind = GC_REQUEST_LIMIT, .device = GC_LEDGER_NONE};
     char text[GC_LEDGER_RESPONSE_BYTES];
     if (!gc_ledger_read_process(&ledger, slot, &process))
         return;

@@ -11,10 +11,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static bool overlap(const struct gc_plan_entry *a, const struct gc_plan_entry *b)
+/* At the start of either life, or of an iteration, into which both go over. */
+static bool overlap(const struct gc_plan *plan, const struct gc_plan_entry *a,
+                    const struct gc_plan_entry *b)
 {
-    return a->lower < b->upper && b->lower < a->upper && a->offset < b->offset + b->bytes &&
-           b->offset < a->offset + a->bytes;
+    const bool alive_together = gc_lifetimes_is_long(plan, a, b->lower) ||
+                                gc_lifetimes_is_long(plan, b, a->lower) ||
+                                (gc_lifetimes_is_long(plan, a, plan->loop_time) &&
+                                 gc_lifetimes_is_long(plan, b, plan->loop_time));
+    return alive_together && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
 static void check(const struct gc_plan *plan)
@@ -25,7 +30,7 @@ static void check(const struct gc_plan *plan)
             entry->offset > plan->peak_bytes - entry->bytes || entry->stream >= plan->stream_count)
             abort();
         for (uint32_t k = 0; k < i; k++) {
-            if (overlap(entry, &plan->entries[k]))
+            if (overlap(plan, entry, &plan->entries[k]))
                 abort();
         }
     }
@@ -40,11 +45,11 @@ static void live(const struct gc_plan *plan)
     if (gc_lifetimes_find_peak(plan, &host, &fullest) != GC_OK)
         return;
     for (uint32_t i = 0; i < plan->count; i++)
-        most += gc_lifetimes_is_long(&plan->entries[i], fullest) ? plan->entries[i].bytes : 0;
+        most += gc_lifetimes_is_long(plan, &plan->entries[i], fullest) ? plan->entries[i].bytes : 0;
     for (uint32_t k = 0; k < plan->count && plan->count < 300; k++) {
         uint64_t alive = 0;
         for (uint32_t i = 0; i < plan->count; i++)
-            alive += gc_lifetimes_is_long(&plan->entries[i], plan->entries[k].lower)
+            alive += gc_lifetimes_is_long(plan, &plan->entries[i], plan->entries[k].lower)
                          ? plan->entries[i].bytes
                          : 0;
         if (alive > most)

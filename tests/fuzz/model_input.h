@@ -130,42 +130,62 @@ static void look_at_answer(const struct gc_answer *answer)
         must((unsigned char)text[i] >= ' ' || text[i] == '\n');
 }
 
+/* A request that follows from the model's counts, so that inputs reach every engine, kind of
+ * quantised file and split; `memory`: of each device. */
+static struct gc_estimate_request request_for(const struct gc_model *model, const uint64_t *memory)
+{
+    const uint32_t metas = model->meta_count;
+    const uint32_t tensors = model->tensor_count;
+    struct gc_estimate_request request;
+    gc_estimate_request_init(&request);
+    request.batch = tensors % 5 + 1;
+    request.device_count = metas % 4 + 1;
+    request.split = tensors % 2 == 0 ? GC_SPLIT_LAYERS : GC_SPLIT_TENSOR;
+    request.engine = (enum gc_engine)((metas + tensors) % (GC_ENGINE_COUNT + 1));
+    request.mix = (enum gc_mix)(metas / 2 % (GC_MIX_COUNT + 1));
+    request.scores_materialised = metas % 3 == 1;
+    request.memory_bytes = metas % 2 == 0 ? memory : NULL;
+    if (tensors % 3 == 1)
+        request.device_layers = metas;
+    request.dims = "batch=2,height=224";
+    return request;
+}
+
 /* Whatever a file holds, its estimate adds up, or an error names the part that does not. */
 static void estimate_model(const struct gc_model *model, enum gc_dtype dtype)
 {
     static struct gc_estimate estimate;
+    static uint64_t memory[GC_ESTIMATE_DEVICE_MAX];
     struct gc_estimator *estimator;
-    struct gc_estimate_request request;
     struct gc_estimate_budget budget;
-    struct gc_suggestions offers;
+    struct gc_suggestions suggestions;
     struct gc_fit fit;
     uint64_t sum = 0;
     if (gc_estimator_open(model, dtype, &estimator) != GC_OK)
         return;
-    gc_estimate_request_init(&request);
-    request.batch = model->tensor_count % 5 + 1;
-    request.device_count = model->meta_count % 4 + 1;
-    request.split = model->tensor_count % 2 == 0 ? GC_SPLIT_LAYERS : GC_SPLIT_TENSOR;
-    request.dims = "batch=2,height=224";
+    for (unsigned i = 0; i < GC_ESTIMATE_DEVICE_MAX; i++)
+        memory[i] = UINT64_C(1) << 33;
+    const struct gc_estimate_request request = request_for(model, memory);
     const enum gc_status status = gc_estimator_run(estimator, &request, &estimate);
     must(status == GC_OK || status == GC_OVERFLOW);
     for (unsigned part = 0; status == GC_OK && part < GC_ESTIMATE_PART_COUNT; part++)
         sum += estimate.total.parts[part];
     must(status != GC_OK || sum == estimate.total.peak_bytes);
-    gc_fit_set_budget(&budget, UINT64_C(1) << 33);
-    gc_fit_check(&estimate, &budget, &fit);
-    must(gc_fit_suggest(estimator, &request, &budget, &offers) == GC_OK);
-    if (status == GC_OK)
+    gc_fit_set_budget(&budget, memory[0]);
+    must(gc_fit_suggest(estimator, &request, &budget, &suggestions) == GC_OK);
+    if (status == GC_OK) {
+        gc_fit_check(&estimate, &budget, &fit);
         look_at_answer(&(struct gc_answer){.model = model->path,
                                            .estimate = &estimate,
                                            .fit = &fit,
                                            .budget = &budget,
-                                           .offers = &offers});
+                                           .suggestions = &suggestions});
+    }
     gc_estimator_close(estimator);
 }
 
 /* Opens `name` in the folder, or the folder itself where it is "". */
-static void open_model(const char *name)
+static inline void open_model(const char *name)
 {
     /* Small bounds: an input that makes the library work long is found by its time. */
     const struct gc_model_limits limits = {
