@@ -24,7 +24,7 @@ struct plan_request {
     const char *output; /* NULL: none; "-": standard output */
     const char *svg;    /* like output */
     uint64_t capacity_bytes;
-    uint64_t alignment; /* 0: the source's default */
+    uint64_t alignment;   /* 0: the source's default */
     uint64_t deadline_ns; /* from begin_ns on, when the command began */
     uint64_t begin_ns;
     uint64_t seed;
