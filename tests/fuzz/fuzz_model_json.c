@@ -1,5 +1,5 @@
 /* JSON of anyone's making, by its first byte: a description of tensors, an index of shards, or the
- * config of a folder. */
+ * config of a folder and alone. */
 #include "tests/fuzz/model_input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -21,6 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         open_model("");
         open_model("a.safetensors");
         put_file("config.json", "{}", 2);
+        put_file("alone.json", data + 1, bytes - 1);
+        open_model("alone.json");
     } else if (data[0] == 'i') {
         put_file("i.json", data + 1, bytes - 1);
         open_model("i.json");
