@@ -4,6 +4,7 @@
 
 #include "core/base/bits.h"
 #include "core/estimator/checked.h"
+#include "core/io/text.h"
 
 #include <string.h>
 
@@ -27,14 +28,26 @@ static const struct engine_row rows[] = {
 struct tier_row {
     enum gc_engine engine;
     uint64_t from;
+    uint64_t devices;
     uint64_t tokens;
     uint64_t sequences;
     uint64_t captures;
 };
 
 static const struct tier_row tiers[] = {
-#define GC_ENGINE_TIER(id, from, tokens, sequences, captures)                                      \
-    {GC_ENGINE_##id, from, tokens, sequences, captures},
+#define GC_ENGINE_TIER(id, from, devices, tokens, sequences, captures)                             \
+    {GC_ENGINE_##id, from, devices, tokens, sequences, captures},
+#include "core/estimator/engines.def"
+};
+
+struct windows_row {
+    enum gc_engine engine;
+    uint32_t share;
+    const char *types;
+};
+
+static const struct windows_row windows[] = {
+#define GC_ENGINE_WINDOWS(id, share, types) {GC_ENGINE_##id, share, types},
 #include "core/estimator/engines.def"
 };
 
@@ -78,15 +91,28 @@ bool gc_engine_has_pool(enum gc_engine engine)
 
 /* ---- the plan ---- */
 
-static const struct tier_row *tier_of(enum gc_engine engine, uint64_t memory_bytes)
+static const struct tier_row *tier_of(enum gc_engine engine, const struct gc_engine_load *load)
 {
-    const uint64_t gib = memory_bytes > 0 ? memory_bytes >> 30 : GC_ENGINE_NO_MEMORY;
+    const bool is_unknown = load->memory_bytes == 0;
+    const uint64_t gib = is_unknown ? GC_ENGINE_NO_MEMORY : load->memory_bytes >> 30;
+    const uint64_t devices = load->is_tensor_split ? load->device_count : 1;
     for (size_t i = 0; i < sizeof(tiers) / sizeof(tiers[0]); i++) {
-        const bool is_unknown = tiers[i].from == GC_ENGINE_NO_MEMORY;
-        if (tiers[i].engine == engine && gib >= tiers[i].from && is_unknown == (memory_bytes == 0))
+        if (tiers[i].engine == engine && gib >= tiers[i].from && devices >= tiers[i].devices &&
+            is_unknown == (tiers[i].from == GC_ENGINE_NO_MEMORY))
             return &tiers[i];
     }
     return &tiers[0];
+}
+
+static uint32_t window_share(enum gc_engine engine, const char *type)
+{
+    for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++) {
+        const char *types = windows[i].types;
+        if (windows[i].engine == engine &&
+            (types[0] == '\0' || gc_text_find_word(types, type, strlen(type)) >= 0))
+            return windows[i].share;
+    }
+    return 0;
 }
 
 static uint64_t multiply(uint64_t a, uint64_t b)
@@ -95,15 +121,45 @@ static uint64_t multiply(uint64_t a, uint64_t b)
     return gc_mul_u64(a, b, &product) ? product : UINT64_MAX;
 }
 
-/* SGLang's mem_fraction_static (server_args.py): 512 MiB, 1.5 MiB for each token of a step, 2 MiB
- * for each sequence in a graph, 1 GiB for each eight devices; at least 10 GiB above 60 GiB. */
-static uint64_t sglang_reserve(const struct tier_row *tier, uint64_t chunk,
-                               const struct gc_engine_load *load)
+/* Sizes of SGLang's steps of prompts that are recorded as graphs (cuda_graph_hook.py): up to the
+ * chunk, with latent attention to 8192; none in a pipeline. */
+static uint64_t sglang_prompt_captures(uint64_t chunk, const struct gc_engine_load *load)
 {
+    static const uint64_t ranges[][3] = {
+        {4, 32, 4},      {48, 256, 16},     {288, 512, 32},
+        {576, 1024, 64}, {1280, 4096, 256}, {4608, UINT32_MAX, 512},
+    };
+    const uint64_t most = load->is_mla ? gc_min_u64(chunk, 8192) : chunk;
+    uint64_t count = 0;
+    if (load->device_count > 1 && !load->is_tensor_split)
+        return 0;
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+        const uint64_t last = gc_min_u64(most, ranges[i][1]);
+        if (last >= ranges[i][0])
+            count += (last - ranges[i][0]) / ranges[i][2] + 1;
+    }
+    return count;
+}
+
+/* SGLang's mem_fraction_static (memory_hook.py): of the memory without 512 MiB, 1.5 MiB for each
+ * token of a step, 2 MiB for each sequence in a graph, 8 MiB for each recorded prompt (1.5 GiB with
+ * latent attention), 1 GiB for each eight devices; without 10 GiB at least above 60 GiB. */
+static uint32_t sglang_fraction(const struct tier_row *tier, uint64_t chunk,
+                                const struct gc_engine_load *load)
+{
+    const uint64_t memory = load->memory_bytes;
+    const uint64_t prompts = sglang_prompt_captures(chunk, load);
     const uint64_t tokens = gc_max_u64(chunk, 2048);
-    const uint64_t bytes =
-        MIB(512) + tokens * MIB(3) / 2 + tier->sequences * MIB(2) + load->device_count * MIB(128);
-    return load->memory_bytes > GIB(60) ? gc_max_u64(bytes, GIB(10)) : bytes;
+    uint64_t reserve = MIB(512) + tokens * MIB(3) / 2 + tier->sequences * MIB(2) +
+                       load->device_count * MIB(128) +
+                       (load->is_mla && prompts > 0 ? MIB(1536) : prompts * MIB(8));
+    if (memory == 0)
+        return 950;
+    if (memory > GIB(60))
+        reserve = gc_max_u64(reserve, GIB(10));
+    /* In thousandths, rounded; memory in MiB. */
+    const uint64_t left = gc_sub_or_zero_u64(memory, reserve) >> 20;
+    return (uint32_t)((left * 1000 + (memory >> 21)) / (memory >> 20));
 }
 
 /* Without a cache there are no chunks: each sequence is computed at once. */
@@ -119,32 +175,49 @@ static uint64_t tokens_of(const struct engine_row *row, const struct tier_row *t
     return gc_min_u64(most, multiply(gc_max_u64(sequences, load->batch), context));
 }
 
+/* Differences between engines that no table has. */
+static void set_own(const struct tier_row *tier, const struct gc_engine_load *load,
+                    struct gc_engine_plan *plan)
+{
+    const uint64_t chunk = load->chunk_tokens > 0 ? load->chunk_tokens : tier->tokens;
+    const uint64_t stages = load->is_tensor_split ? 1 : load->device_count;
+    switch (plan->engine) {
+    case GC_ENGINE_VLLM:
+        plan->output_rows = gc_min_u64(plan->step_tokens, tier->sequences);
+        plan->steps = stages + 1;
+        break;
+    case GC_ENGINE_SGLANG:
+        plan->captures += sglang_prompt_captures(chunk, load);
+        if (load->fraction == 0)
+            plan->fraction = sglang_fraction(tier, chunk, load);
+        break;
+    case GC_ENGINE_LLAMA_CPP:
+        plan->output_rows = plan->step_tokens;
+        /* ggml_backend_sched: four copies of the inputs between the stages of a pipeline. */
+        plan->context_copies = stages > 1 ? 4 : 1;
+        break;
+    default:
+        break;
+    }
+}
+
 void gc_engine_make_plan(enum gc_engine engine, const struct gc_engine_load *load,
                          struct gc_engine_plan *plan)
 {
     const struct engine_row *row = &rows[engine];
-    const struct tier_row *tier = tier_of(engine, load->memory_bytes);
+    const struct tier_row *tier = tier_of(engine, load);
     *plan = (struct gc_engine_plan){
         .engine = engine,
+        .step_tokens = tier->tokens > 0 ? tokens_of(row, tier, load) : 0,
         .output_rows = load->batch,
         .captures = tier->captures,
         .context_copies = 1,
+        .steps = 1,
+        .window_share = window_share(engine, load->type),
         .fraction = load->fraction > 0 ? load->fraction : row->fraction,
         .memory_bytes = load->memory_bytes,
     };
-    if (tier->tokens == 0)
-        return;
-    plan->step_tokens = tokens_of(row, tier, load);
-    if (engine == GC_ENGINE_SGLANG && plan->fraction == 0)
-        plan->reserved_bytes =
-            sglang_reserve(tier, load->chunk_tokens > 0 ? load->chunk_tokens : tier->tokens, load);
-    if (engine == GC_ENGINE_VLLM)
-        plan->output_rows = gc_min_u64(plan->step_tokens, tier->sequences);
-    if (engine == GC_ENGINE_LLAMA_CPP) {
-        plan->output_rows = plan->step_tokens;
-        /* ggml_backend_sched: four copies of the inputs between the stages of a pipeline. */
-        plan->context_copies = load->device_count > 1 && !load->is_tensor_split ? 4 : 1;
-    }
+    set_own(tier, load, plan);
 }
 
 /* ---- the cache ---- */
@@ -155,17 +228,19 @@ uint64_t gc_engine_round(const struct gc_engine_plan *plan, uint64_t tokens)
     return multiply(gc_divide_up_u64(tokens, block), block);
 }
 
-/* llama.cpp: window + ubatch (llama-kv-cache-iswa.cpp). vLLM: window - 1 + a step, and one more
- * block (kv_cache_interface.py, SlidingWindowSpec). The others: window + a step. */
+/* llama.cpp: window + ubatch (llama-kv-cache-iswa.cpp). vLLM: window - 1 + steps, and one more
+ * block (kv_cache_interface.py, SlidingWindowSpec). A share of the context: of a pool of its own,
+ * which holds the window too (pool_configurator.py). */
 struct gc_layer gc_engine_windowed(const struct gc_engine_plan *plan, const struct gc_layer *layer,
                                    uint64_t context)
 {
     struct gc_layer windowed = *layer;
     if (layer->window == 0 || plan->step_tokens == 0)
         return windowed;
-    uint64_t tokens = layer->window + plan->step_tokens;
+    uint64_t tokens = layer->window + multiply(plan->steps, plan->step_tokens);
     if (plan->engine == GC_ENGINE_VLLM)
         tokens = gc_min_u64(tokens - 1, context) + rows[plan->engine].block;
+    tokens = gc_max_u64(tokens, multiply(context, plan->window_share) / 1000);
     tokens = gc_min_u64(gc_engine_round(plan, tokens), UINT32_MAX);
     windowed.window = (uint32_t)tokens;
     return windowed;
@@ -280,7 +355,7 @@ static uint64_t beside(uint64_t bytes, uint32_t fraction)
 }
 
 /* vLLM: all but a context is within the fraction of the whole memory (gpu_worker.py). SGLang:
- * weights and cache are within the fraction of what is free before them (model_runner.py).
+ * weights and cache are within the fraction of what is free before them (kv_pool_runtime.py).
  * TensorRT-LLM: the cache is within the fraction of what is free after all else (_util.py). */
 uint64_t gc_engine_unusable_bytes(const struct gc_engine_plan *plan, uint64_t memory,
                                   uint64_t context, const struct gc_estimate_sizes *sizes)
@@ -293,12 +368,11 @@ uint64_t gc_engine_unusable_bytes(const struct gc_engine_plan *plan, uint64_t me
     case GC_ENGINE_VLLM:
         return gc_sub_or_zero_u64(beside(memory, plan->fraction), context);
     case GC_ENGINE_SGLANG:
-        return gc_sub_or_zero_u64(
-            plan->fraction > 0 ? beside(free_bytes, plan->fraction) : plan->reserved_bytes, work);
+        return gc_sub_or_zero_u64(beside(free_bytes, plan->fraction), work);
     case GC_ENGINE_TENSORRT_LLM:
         return beside(gc_sub_or_zero_u64(free_bytes, work + sizes->parts[GC_ESTIMATE_weight]),
                       plan->fraction);
     default:
-        return plan->fraction > 0 ? beside(memory, plan->fraction) : 0;
+        return beside(memory, plan->fraction);
     }
 }

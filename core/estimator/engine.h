@@ -24,8 +24,10 @@ struct gc_engine_plan {
     uint64_t output_rows;    /* rows of logits in one step */
     uint64_t captures;       /* steps recorded as CUDA graphs */
     uint64_t context_copies; /* of a step's inputs: stages of a pipeline */
-    uint32_t fraction;       /* of the device's memory that is used, in thousandths; 0: see below */
-    uint64_t reserved_bytes; /* left free of weights and cache, where the fraction is 0 */
+    uint64_t steps;          /* scheduled at once: each keeps its tokens of a window */
+    uint32_t window_share;   /* of the context that layers with a window keep, in thousandths; 0:
+                                the window and what the steps add */
+    uint32_t fraction;       /* of the device's memory that is used, in thousandths */
     uint64_t memory_bytes;   /* of the smallest device; 0: unknown */
 };
 
@@ -39,6 +41,8 @@ struct gc_engine_load {
     uint32_t device_count;
     bool is_tensor_split;
     bool has_kv_cache;
+    bool is_mla;
+    const char *type; /* of the model */
 };
 
 /* "vllm"; NULL for GC_ENGINE_BY_FILES. */
@@ -59,8 +63,9 @@ void gc_engine_make_plan(enum gc_engine engine, const struct gc_engine_load *loa
 /* The tokens of a sequence, in whole blocks. Saturates. */
 uint64_t gc_engine_round(const struct gc_engine_plan *plan, uint64_t tokens);
 
-/* The layer with the number of tokens that the engine keeps of a window: what a step adds before
- * the oldest are dropped, in whole blocks. `context`: rounded tokens of a sequence. */
+/* The layer with the number of tokens that the engine keeps of a window: what steps add before the
+ * oldest are dropped, in whole blocks, or a share of the context. `context`: rounded tokens of a
+ * sequence. */
 struct gc_layer gc_engine_windowed(const struct gc_engine_plan *plan, const struct gc_layer *layer,
                                    uint64_t context);
 

@@ -361,6 +361,8 @@ static void set_plan(const struct gc_estimator *estimator,
         .device_count = request->device_count,
         .is_tensor_split = request->split == GC_SPLIT_TENSOR,
         .has_kv_cache = estimator->layers.has_kv_cache,
+        .is_mla = estimator->layers.items[0].is_mla,
+        .type = estimator->arch.type,
     };
     const bool by_files = request->engine == GC_ENGINE_BY_FILES || estimator->graph != NULL;
     gc_engine_make_plan(by_files ? own : request->engine, &load, &estimate->plan);

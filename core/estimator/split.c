@@ -385,14 +385,14 @@ static uint64_t part_bytes(struct device_view *view, enum gc_estimate_part part)
 /* ---- blocks of the cache ---- */
 
 /* Layers of a kind that share a block's number: all, or where windows make two kinds, the smaller
- * kind's, to which vLLM pads the other (kv_cache_utils.py, groups of one page size). */
+ * kind's, to which vLLM pads the other (kv_cache_planning.py, groups of one page size). */
 static uint64_t group_size(uint64_t full, uint64_t windowed)
 {
     const uint64_t least = gc_min_u64(full, windowed);
     const uint64_t most = gc_max_u64(full, windowed);
     if (least == 0)
         return most;
-    return most * 4 < least * 5 ? most : least;
+    return most * 2 < least * 3 ? most : least;
 }
 
 /* A block of the device's layers. */
@@ -413,8 +413,12 @@ static uint64_t block_bytes(struct device_view *view)
             view->sum.overflowed = true;
         bytes = gc_sum_mul(&view->sum, bytes,
                            layers->attention_count * gc_engine_block_tokens(view->plan->engine));
-        total = gc_sum_add(&view->sum, total, bytes);
         page = gc_max_u64(page, bytes);
+        if (layers->items[i].window > 0 && view->plan->window_share > 0)
+            total = gc_sum_add(&view->sum, total,
+                               gc_sum_mul(&view->sum, bytes, view->plan->window_share) / 1000);
+        else
+            total = gc_sum_add(&view->sum, total, bytes);
         counts[layers->items[i].window > 0] += bytes > 0;
     }
     if (view->plan->engine == GC_ENGINE_VLLM && counts[1] > 0)

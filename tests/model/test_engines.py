@@ -75,6 +75,9 @@ MIXTRAL = LLAMA | {"model_type": "mixtral", "architectures": ["MixtralForCausalL
 GEMMA = LLAMA | {"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34,
                  "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208, "sliding_window": 1024, "sliding_window_pattern": 6,
                  "max_position_embeddings": 131072}
+GPT_OSS = LLAMA | {"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"], "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 4,
+                   "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128, "max_position_embeddings": 131072,
+                   "layer_types": ["sliding_attention", "full_attention"] * 2, "num_local_experts": 4, "num_experts_per_tok": 4}
 
 # GB of the files of Meta-Llama-3-8B-Instruct that bartowski published, made with an importance matrix: IQ4_XS is then smaller.
 LLAMA_FILES = {"Q8_0": 8.54, "Q6_K": 6.60, "Q5_K_M": 5.73, "Q5_K_S": 5.60, "Q4_K_M": 4.92, "Q4_K_S": 4.69, "Q4_0": 4.66, "IQ4_XS": 4.45, "Q3_K_L": 4.32,
@@ -135,8 +138,8 @@ def check_graph(path):
 
 def check_vllm(llama, gemma):
     base = ("--engine", "vllm", "--overhead", "1", "--context-memory", "0")
-    steps = [run(llama, *base, "--memory", f"{size}GiB")[1]["step_tokens"] for size in (24, 69, 70, 141)]
-    equal("vLLM: tokens of a step by the device", steps, [2048, 2048, 8192, 8192])
+    steps = [run(llama, *base, "--memory", f"{size}GiB")[1]["step_tokens"] for size in (24, 69, 70, 141, 180)]
+    equal("vLLM: tokens of a step by the device", steps, [2048, 2048, 8192, 8192, 16384])
     equal("vLLM: a step that is asked for", run(llama, *base, "--chunk", 512)[1]["step_tokens"], 512)
     for memory, share in ((24, 0.92), (80, 0.92), (80, 0.5)):
         _, answer = run(llama, *base, "--memory", f"{memory}GiB", *([] if share == 0.92 else ["--utilisation", share]))
@@ -148,25 +151,44 @@ def check_vllm(llama, gemma):
               else [f"{answer['kv_blocks']} blocks, wanted {wanted}; {answer['usable_bytes']} usable, wanted {usable}"])
     sizes = [run(llama, *base, "--seq-len", tokens)[1]["kv_cache_bytes"] for tokens in (1, 16, 17)]
     equal("vLLM: whole blocks of 16 tokens", sizes, [2 * MIB, 2 * MIB, 4 * MIB])
-    # 29 of 34 layers keep min(1023 + 8192, tokens) tokens in blocks, and one block more; 5 keep all.
+    # 29 of 34 layers keep min(1023 + two steps of 8192, tokens) tokens in blocks, and one block more; 5 keep all.
     _, answer = run(gemma, *base, "--memory", "80GiB", "--seq-len", 65536)
     row = 2 * 4 * 256 * 2
-    equal("vLLM: windows with a step", answer["kv_cache_bytes"], row * (5 * 65536 + 29 * (9216 + 16)))
+    equal("vLLM: windows with a step", answer["kv_cache_bytes"], row * (5 * 65536 + 29 * (17408 + 16)))
     room = answer["usable_bytes"] - (answer["peak_bytes"] - answer["kv_cache_bytes"])
     equal("vLLM: two kinds of layers share blocks", answer["kv_blocks"], room // (5 * 16 * row))
     equal("vLLM: 8-bit keys and values", run(llama, *base, "--kv-dtype", "f8")[1]["kv_cache_bytes"] * 2, run(llama, *base)[1]["kv_cache_bytes"])
 
 
-def check_others(llama):
-    # The fraction that SGLang logs: 1 - max(512 + 1.5 · chunk + 2 · graphs + 128 · devices MiB, 10 GiB above 60) / memory
-    for memory, chunk, graphs in ((16, 2048, 8), (24, 2048, 24), (48, 4096, 32), (80, 8192, 256), (141, 8192, 256), (180, 16384, 512)):
-        _, answer = run(llama, "--engine", "sglang", "--memory", f"{memory}GiB", "--context-memory", 0, "--seq-len", 8192, "--batch", 4)
-        reserve = 512 + 1.5 * chunk + 2 * graphs + 128
+def prompt_sizes(chunk):
+    """Tokens of the prompts that SGLang records as graphs."""
+    ranges = (range(4, 33, 4), range(48, 257, 16), range(288, 513, 32), range(576, 1025, 64), range(1280, 4097, 256), range(4608, chunk + 1, 512))
+    return [size for sizes in ranges for size in sizes if size <= chunk]
+
+
+def check_others(llama, gemma, gpt_oss):
+    # The fraction that SGLang logs: 1 - max(512 + 1.5 · chunk + 2 · graphs + 8 · prompts + 128 · devices MiB, 10 GiB above 60) / memory
+    for memory, chunk, graphs, devices in ((16, 2048, 8, 1), (24, 4096, 48, 1), (24, 4096, 160, 4), (48, 4096, 32, 2), (80, 8192, 256, 1), (141, 8192, 512, 4),
+                                           (180, 16384, 512, 1)):
+        _, answer = run(llama, "--engine", "sglang", "--memory", f"{memory}GiB", "--context-memory", 0, "--seq-len", 8192, "--batch", 4, "--split", "tensor",
+                        "--devices", devices)
+        reserve = 512 + 1.5 * chunk + 2 * graphs + 8 * len(prompt_sizes(chunk)) + 128 * devices
         reserve = max(reserve, 10240) if memory > 60 else reserve
-        work = answer["peak_bytes"] - answer["kv_cache_bytes"] - answer["weight_bytes"]
-        usable = memory * GIB - max(0, reserve * MIB - work)
-        check(f"SGLang: {memory} GiB", [] if answer["step_tokens"] == min(chunk, 4 * 8192) and abs(answer["usable_bytes"] - usable) < 2
-              else [f"{answer['step_tokens']} tokens, {answer['usable_bytes']} usable, wanted {usable}"])
+        fraction = round(1 - reserve / (memory * 1024), 3)
+        part = answer["devices"][0]
+        work = part["peak_bytes"] - part["kv_cache_bytes"] - part["weight_bytes"]
+        usable = memory * GIB - max(0, memory * GIB * (1 - fraction) - work)
+        check(f"SGLang: {memory} GiB, {devices} devices", [] if answer["step_tokens"] == min(chunk, 4 * 8192) and abs(answer["usable_bytes"] - devices * usable) < 16
+              else [f"{answer['step_tokens']} tokens, {answer['usable_bytes']} usable, wanted {devices * usable}"])
+    base = ("--seq-len", 65536, "--memory", "141GiB")
+    row = 2 * 4 * 256 * 2
+    equal("windows without a pool: SGLang and TensorRT-LLM keep all tokens",
+          [run(gemma, "--engine", engine, *base)[1]["kv_cache_bytes"] for engine in ("sglang", "tensorrt-llm")], [34 * 65536 * row] * 2)
+    row = 2 * 8 * 64 * 2
+    _, answer = run(gpt_oss, "--engine", "sglang", *base)
+    equal("windows in SGLang's pool: 0.8 of the context", answer["kv_cache_bytes"], row * (2 * 65536 + 2 * int(0.8 * 65536)))
+    room = answer["usable_bytes"] - (answer["peak_bytes"] - answer["kv_cache_bytes"])
+    check("SGLang: tokens of the pool", [] if abs(answer["kv_blocks"] / (room / (row * 3.6)) - 1) < 2e-4 else [f"{answer['kv_blocks']} of {room / (row * 3.6)}"])
     _, answer = run(llama, "--engine", "tensorrt-llm", "--memory", "80GiB", "--context-memory", 0)
     free = 80 * GIB - (answer["peak_bytes"] - answer["kv_cache_bytes"])
     equal("TensorRT-LLM: steps and blocks", (answer["step_tokens"], answer["kv_block_tokens"]), (8192, 32))
@@ -247,6 +269,7 @@ def main():
         llama = folder(os.path.join(base, "llama-3-8b"), LLAMA)
         mixtral = folder(os.path.join(base, "mixtral-8x7b"), MIXTRAL, 8)
         gemma = folder(os.path.join(base, "gemma-3-4b"), GEMMA)
+        gpt_oss = folder(os.path.join(base, "gpt-oss"), GPT_OSS, 4)
         gguf, moe = os.path.join(base, "llama.gguf"), os.path.join(base, "moe.gguf")
         llama_cpp.write(gguf, "llama-3-8b")
         llama_cpp.write(moe, "qwen3-30b-a3b")
@@ -254,7 +277,7 @@ def main():
         check_choice(llama, gguf)
         check_graph(os.path.join(base, "exp.onnx"))
         check_vllm(llama, gemma)
-        check_others(llama)
+        check_others(llama, gemma, gpt_oss)
         check_all_offers([
             (llama, ["--batch", "8"], (0.5, 0.75, 0.95)), (llama, ["--engine", "vllm", "--batch", "64"], (0.4, 0.7, 0.97)),
             (llama, ["--engine", "llama.cpp", "--batch", "16"], (0.3, 0.6, 0.99)), (llama, ["--engine", "sglang", "--batch", "32"], (0.5, 0.8)),
