@@ -599,6 +599,15 @@ static void set_kv_dtype(const struct gc_estimator *estimator,
     }
 }
 
+/* dtype "auto": vLLM's config/model.py, SGLang's configs/model_config.py. */
+static void note_halved(struct gc_estimate *estimate)
+{
+    const enum gc_engine engine = estimate->plan.engine;
+    if (engine == GC_ENGINE_VLLM || engine == GC_ENGINE_SGLANG)
+        gc_notes_add(&estimate->notes, gc_engine_name(engine),
+                     " loads weights of 32 bits in 16: --dtype f16 counts that", NULL);
+}
+
 static void set_dtypes(const struct gc_estimator *estimator,
                        const struct gc_estimate_request *request, struct gc_estimate *estimate)
 {
@@ -606,6 +615,8 @@ static void set_dtypes(const struct gc_estimator *estimator,
         request->dtype != GC_DTYPE_NONE ? request->dtype : estimator->weight_dtype;
     set_dtype(estimator, asked, estimate);
     set_kv_dtype(estimator, request, asked, estimate);
+    if (asked == GC_DTYPE_NONE && estimate->dtype == GC_DTYPE_F32)
+        note_halved(estimate);
 }
 
 /* ---- the whole ---- */

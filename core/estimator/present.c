@@ -261,7 +261,7 @@ static void write_parts(struct gc_writer *out, const struct gc_estimate *estimat
                       estimate->total.parts[part], at_least);
     }
     if (graph_bytes(estimate) > 0)
-        write_row(out, "  of it CUDA graphs", graph_bytes(estimate), false);
+        write_row(out, "  CUDA graphs, by rule", graph_bytes(estimate), false);
     write_row(out, "peak", estimate->total.peak_bytes, estimate->unknown_parts != 0);
     if (estimate->host_weight_bytes > 0)
         write_row(out, "weights in host memory", estimate->host_weight_bytes, false);

@@ -16,6 +16,7 @@ static bool find(const struct gc_expression_names *names, const struct gc_expres
 {
     (void)names;
     const bool is_kinds = is_text(name->name, name->length, "kinds");
+    const bool is_value = name->part == GC_EXPRESSION_VALUE;
     if (name->part == GC_EXPRESSION_LENGTH && is_kinds) {
         *value = 3;
     } else if (name->part == GC_EXPRESSION_ITEM && is_kinds) {
@@ -24,13 +25,11 @@ static bool find(const struct gc_expression_names *names, const struct gc_expres
                                                                  : 0;
     } else if (name->part == GC_EXPRESSION_EQUAL && is_text(name->name, name->length, "act")) {
         *value = is_text(name->item, name->item_length, "gated-gelu");
-    } else if (name->part != GC_EXPRESSION_VALUE) {
-        return false;
-    } else if (is_text(name->name, name->length, "h")) {
+    } else if (is_value && is_text(name->name, name->length, "h")) {
         *value = 64;
-    } else if (is_text(name->name, name->length, "text.ratio")) {
+    } else if (is_value && is_text(name->name, name->length, "text.ratio")) {
         *value = 2.5;
-    } else if (is_text(name->name, name->length, "none")) {
+    } else if (is_value && is_text(name->name, name->length, "none")) {
         *value = 0;
     } else {
         return false;
