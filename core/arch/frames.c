@@ -103,24 +103,39 @@ struct frame_names {
     unsigned depth;
 };
 
-/* A section's line "=KEY EXPRESSION". */
-static const char *own_line(const struct frame_names *own, const struct gc_expression_name *name)
+/* Whether a line is for this name, or this item of a list: after its mark, as expressions have it.
+ */
+static bool is_for(const char *line, const struct gc_expression_name *name)
 {
-    for (const char *at = find_mark(own->section, "="); at != NULL;
-         at = find_mark(next_line(at), "=")) {
-        size_t length;
-        const char *key = part_of(at, 0, &length);
-        if (length == name->length + 1 && memcmp(key + 1, name->name, name->length) == 0)
-            return at;
-    }
-    return NULL;
+    size_t length;
+    const char *key = part_of(line, 0, &length) + 1;
+    length--;
+    if (length < name->length || memcmp(key, name->name, name->length) != 0)
+        return false;
+    key += name->length;
+    length -= name->length;
+    if (name->part != GC_EXPRESSION_ITEM)
+        return length == 0;
+    return length == name->item_length + 2 && *key == '[' &&
+           memcmp(key + 1, name->item, name->item_length) == 0;
+}
+
+/* The next of a section's lines "=KEY EXPRESSION" or "~KEY OTHER" for this name, from `at` on;
+ * NULL. */
+static const char *find_line(const char *at, const char *mark,
+                             const struct gc_expression_name *name)
+{
+    at = find_mark(at, mark);
+    while (at != NULL && !is_for(at, name))
+        at = find_mark(next_line(at), mark);
+    return at;
 }
 
 static bool own_value(const struct frame_names *own, const struct gc_expression_name *name,
                       double *value)
 {
     size_t length;
-    const char *line = own_line(own, name);
+    const char *line = find_line(own->section, "=", name);
     const char *text = line != NULL ? part_of(line, 1, &length) : NULL;
     if (text == NULL || own->depth > DEPTH_MAX)
         return false;
@@ -145,14 +160,35 @@ static bool is_null(const struct gc_architecture_scope *scope,
     return meta != NULL && meta->kind == GC_META_NULL;
 }
 
+/* The name that the configuration has for this one. */
+static struct gc_expression_name given_name(const struct frame_names *own,
+                                            const struct gc_expression_name *name)
+{
+    struct gc_expression_name given = *name;
+    if (gc_architecture_find_key(own->scope, name->name, name->length) != NULL)
+        return given;
+    for (const char *at = find_line(own->section, "~", name); at != NULL;
+         at = find_line(next_line(at), "~", name)) {
+        size_t length;
+        const char *other = part_of(at, 1, &length);
+        if (other != NULL && gc_architecture_find_key(own->scope, other, length) != NULL) {
+            given.name = other;
+            given.length = length;
+            break;
+        }
+    }
+    return given;
+}
+
 /* A key that the class gives no number either is none: 0. */
 static bool find_value(const struct gc_expression_names *names,
                        const struct gc_expression_name *name, double *value)
 {
     const struct frame_names *own = (const void *)names;
-    if (is_null(own->scope, name) && own_value(own, name, value))
+    const struct gc_expression_name given = given_name(own, name);
+    if (is_null(own->scope, &given) && own_value(own, name, value))
         return true;
-    if (own->scope->names.find(&own->scope->names, name, value) || own_value(own, name, value))
+    if (own->scope->names.find(&own->scope->names, &given, value) || own_value(own, name, value))
         return true;
     *value = 0;
     return true;

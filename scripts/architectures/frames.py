@@ -35,11 +35,22 @@ POSITIONS = re.compile(r'(^|\.)(max_position_embeddings|n_positions|n_ctx|max_ta
                        r'max_sequence_length|seq_length|max_seq_length)$')
 OTHER_PART = re.compile(r'(^|\.)(vision\w*|audio\w*|image\w*|speech\w*|perceiver\w*|qformer\w*|vit\w*|code\w*|vq\w*|sam\w*|'
                         r'protein\w*|tower\w*|video\w*|projector\w*|talker\w*|token2wav\w*)\.')
+GLM_ROPE = {'rope_type': 'default', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.5, 'mrope_section': [8, 12, 12]}
 # Values without which a type's own configuration cannot run.
-PRESETS = {'deepseek_v2': {'num_experts_per_tok': 6, 'moe_intermediate_size': 1408}}
+PRESETS = {'deepseek_v2': {'num_experts_per_tok': 6, 'moe_intermediate_size': 1408}, 'hunyuan_v1_dense': {'head_dim': 128},
+           'hunyuan_v1_moe': {'head_dim': 128}, 'ministral': {'head_dim': 128}, 'nemotron': {'num_key_value_heads': 8},
+           'dots1': {'n_routed_experts': 128, 'n_shared_experts': 2, 'num_experts_per_tok': 6},
+           'granitemoehybrid': {'num_hidden_layers': 2, 'layer_types': ['mamba', 'attention']},
+           'lfm2_moe': {'num_hidden_layers': 4, 'layer_types': ['conv', 'conv', 'full_attention', 'conv']},
+           'dbrx': {'attn_config.rope_theta': 500000.0},
+           'hunyuan_vl': {'text_config.head_dim': 128}, 'hunyuan_vl_text': {'head_dim': 128}}
+for name in ('glm4v', 'glm4v_moe', 'glm46v', 'glm_image', 'glmga'):
+    PRESETS[name] = {'text_config.head_dim': 128, 'text_config.rope_parameters': GLM_ROPE}
+    PRESETS[name + '_text'] = {'head_dim': 128, 'rope_parameters': GLM_ROPE}
+ITEMS = 8  # most of a list whose items are values of their own: hidden_sizes[0]
 SAMPLES = 320  # of sound, for a token: 20 ms at 16 kHz
 BASE_S, BASE_B = 512, 3
-LOADS = [(2, 512), (3, 768), (3, 6144), (1, 256), (2, 1536), (5, 512), (1, 4096), (2, 6144)]
+LOADS = [(2, 512), (3, 768), (3, 6144), (1, 256), (2, 200), (1, 64), (2, 1536), (5, 512), (1, 4096), (2, 6144), (2, 1000)]
 NAMES = re.compile(r'(?<=[._])(\d+)(?=[._]|$)')
 
 
@@ -61,10 +72,12 @@ def alarm(*_):
 def flatten(c, prefix=''):
     out = {}
     for k, v in c.items():
-        if IGNORE.search(k):
+        if not isinstance(k, str) or IGNORE.search(k):
             continue
         if isinstance(v, dict):
             out.update(flatten(v, prefix + k + '.'))
+        elif isinstance(v, (list, tuple)) and 0 < len(v) <= ITEMS and all(type(x) is int for x in v):
+            out.update({'%s%s[%d]' % (prefix, k, i): x for i, x in enumerate(v)})
         else:
             out[prefix + k] = v
     return out
@@ -94,6 +107,8 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         place = (self.modules[-1] if self.modules else '',) + line()
+        if func is torch.ops.aten._local_scalar_dense.default:  # a mask is all ones, a length or an index is the least
+            return True if args[0].dtype == torch.bool else 0
         out = func(*args, **(kwargs or {}))
         for t in tree_leaves(out):
             if not isinstance(t, torch.Tensor):
@@ -148,8 +163,21 @@ def image_shape(c):
     return 3, 224, 224
 
 
-def inputs(kind, c, m, B, S):
-    """What the model is called with; the keywords that it does not take are left out."""
+def inputs(kind, c, m, B, S, more):
+    """What the model is called with, and what it may need beside it; the keywords that it does not take are left out."""
+    dtype = next(m.parameters()).dtype
+    given = main_inputs(kind, c, m, B, S)
+    for name in more:
+        if name == 'pixel_values':
+            given[name] = torch.zeros((B,) + image_shape(c), dtype=dtype, device='meta')
+        elif name == 'bbox':
+            given[name] = torch.zeros((B, S, 4), dtype=torch.long, device='meta')
+        elif name == 'decoder_input_ids':
+            given[name] = torch.zeros((B, S), dtype=torch.long, device='meta')
+    return given
+
+
+def main_inputs(kind, c, m, B, S):
     ids = torch.zeros((B, S), dtype=torch.long, device='meta')
     dtype = next(m.parameters()).dtype
     main = getattr(m, 'main_input_name', 'input_ids')
@@ -170,6 +198,8 @@ def inputs(kind, c, m, B, S):
     if main == 'pixel_values':
         shape = image_shape(c)
         return dict(pixel_values=torch.zeros((B,) + shape, dtype=dtype, device='meta'))
+    if main == 'input_values' and hasattr(c, 'frequency_stride'):  # a spectrogram of one length
+        return dict(input_values=torch.zeros((B, c.max_length, c.num_mel_bins), dtype=dtype, device='meta'))
     if main == 'input_values':
         return dict(input_values=torch.zeros((B, SAMPLES * S), dtype=dtype, device='meta'))
     if main == 'input_features':
@@ -191,6 +221,7 @@ class Type:
         self.base = transformers.AutoConfig.for_model(t).to_dict()
         self.attention = 'metaonly'
         self.unused = set()  # keywords that the model does not take
+        self.more = ()  # inputs that it needs beside the main one
 
     def nest(self, over):
         out = {}
@@ -199,7 +230,12 @@ class Type:
             for p in k.split('.')[:-1]:
                 b = b.get(p) or {}
                 d = d.setdefault(p, {'model_type': b['model_type']} if 'model_type' in b else {})
-            d[k.split('.')[-1]] = v
+            name, _, item = k.split('.')[-1].partition('[')
+            if item:
+                d[name] = list(d.get(name) or b.get(name))
+                d[name][int(item[:-1])] = v
+            else:
+                d[name] = v
         return out
 
     def build(self, over, dtype=torch.bfloat16):
@@ -213,12 +249,12 @@ class Type:
             torch.set_default_dtype(torch.float32)
 
     def run(self, over, B, S, dtype=torch.bfloat16, seconds=20):
-        signal.alarm(seconds)
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # of its own time, not of a busy machine
         try:
             c, m = self.build(over, dtype)
             names = {mod: NAMES.sub('{}', n) for n, mod in m.named_modules()}
             while True:
-                kw = {k: v for k, v in inputs(self.kind, c, m, B, S).items() if k not in self.unused}
+                kw = {k: v for k, v in inputs(self.kind, c, m, B, S, self.more).items() if k not in self.unused}
                 known = list(m.parameters()) + list(m.buffers()) + list(x for x in kw.values() if isinstance(x, torch.Tensor))
                 r = Recorder(known, names)
                 hooks = [torch.nn.modules.module.register_module_forward_pre_hook(r.enter),
@@ -239,7 +275,7 @@ class Type:
                         h.remove()
             return Probe(over, dict(flatten(c.to_dict()), B=B, S=S), events, cache)
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
     def tensors(self, over):
         _, m = self.build(over)
@@ -349,34 +385,67 @@ def smallest(T):
             heads = [flat[q] for q in flat if re.search(r'(attention_heads|n_heads?|num_heads)$', q) and q.rpartition('.')[0] == k.rpartition('.')[0]]
             if v in heads:
                 try:
-                    T.tensors({**over, k: v // 2})
+                    T.run({**over, k: v // 2}, 1, 64)
                     over[k] = v // 2
                 except Exception:
                     pass
     return over
 
 
+MORE = ((), ('pixel_values',), ('decoder_input_ids',), ('bbox',), ('pixel_values', 'bbox'), ('pixel_values', 'decoder_input_ids'))
+
+
+def first_run(T):
+    """The base configuration and its run, with the attention and the inputs that the type needs."""
+    first = None
+    few = {k: min(v, 4) for k, v in flatten(T.base).items() if LAYERS.search(k) and type(v) is int}
+    for T.more, T.attention in itertools.product(MORE, ('metaonly', 'eager')):
+        try:
+            try:
+                T.run({**few, **PRESETS.get(T.t, {})}, 1, 64)
+            except Exception:
+                T.run(PRESETS.get(T.t, {}), 1, 64)
+            over = smallest(T)
+            return over, T.run(over, BASE_B, BASE_S, seconds=60)
+        except (KeyError, AttributeError, TypeError, ValueError, IndexError, RuntimeError) as e:
+            first = first or e
+    raise first
+
+
+def others(T, p0, good, rnd, count, loads):
+    """Runs of configurations further from the base: values by quarters to eightfold."""
+    found, over = [], p0.over
+    for _ in range(3 * count):
+        o, share = dict(over), rnd.choice((.15, .3, .5))
+        for k, g in good.items():
+            if rnd.random() > share:
+                continue
+            for q in (k if isinstance(k, tuple) else (k,)):
+                v = p0.flat[q]
+                wide = type(v) is int and v > 1 and not LAYERS.search(q)
+                o[q] = max(1, rnd.choice((v // 4, v // 2, v * 2, v * 3, v * 4, v * 8))) if wide else v * 2 if isinstance(k, tuple) else rnd.choice(g)
+        try:
+            found.append(T.run(o, *rnd.choice(loads), seconds=8))
+        except Exception:
+            continue
+        if len(found) == count:
+            break
+    return found
+
+
 def explore(kind, t, seconds=20, combos=10):
     T, start = Type(kind, t), time.process_time()
-    for attention in ('metaonly', 'eager'):  # some types have their own attention, or need a mask
-        T.attention = attention
-        try:
-            over = smallest(T)
-            p0 = T.run(over, BASE_B, BASE_S, seconds=60)
-            break
-        except (KeyError, AttributeError, TypeError, ValueError):
-            if attention == 'eager':
-                raise
+    over, p0 = first_run(T)
     took = time.process_time()
     p0 = T.run(over, BASE_B, BASE_S, seconds=60)
     took = time.process_time() - took
     loads = [x for x in LOADS if x[1] * took < 2048] or [(1, 256)]  # long ones only where time does not grow with tokens
     probes, owner, good, stuck = [p0], [None], {}, []
-    for b, s in loads[:4]:
+    for b, s in loads[:6]:
         probes.append(T.run(over, b, s))
         owner.append({'B'} if s == BASE_S else {'S'} if b == BASE_B else {'B', 'S'})
     for k, v in p0.flat.items():
-        if k in 'BS' or time.process_time() - start > seconds or (kind in ('causal', 'vlm') and OTHER_PART.search(k)):
+        if k in 'BS' or time.process_time() - start > seconds or (kind in ('causal', 'vlm') and not T.more and OTHER_PART.search(k)):
             continue
         found, same, failed = [], 0, 0
         for x in candidates(k, v):
@@ -430,7 +499,7 @@ def explore(kind, t, seconds=20, combos=10):
         probes.append(p)
         owner.append(None)
         done += 1
-    return T, probes, owner, good, dict(seconds=round(time.process_time() - start, 1), probes=len(probes), combos=done, stuck=stuck)
+    return T, probes, owner, good, loads, dict(seconds=round(time.process_time() - start, 1), probes=len(probes), combos=done, stuck=stuck)
 
 
 class Finder:
@@ -470,6 +539,8 @@ class Finder:
         base += [(x, self.atoms[x]) for x in load]
         if len(load) == 2:
             base.append(('B*S', self.atoms['B'] * self.atoms['S']))
+        if 'S' in self.atoms:
+            base += self.padded(probes, keys)
         rest = {**{k: v for k, v in self.atoms.items() if k not in ('B', 'S')}, **quot}
         mono = [('', np.ones(self.n))] + list(rest.items())
         pairs = list(itertools.combinations_with_replacement(rest, 2)) if len(rest) <= 40 else []
@@ -490,6 +561,21 @@ class Finder:
         order = sorted(range(len(names)), key=lambda i: (names[i].count('*') + names[i].count('/'), len(names[i])))
         self.order = order
         self.cache = {}
+
+    def padded(self, probes, keys):
+        """Tokens filled up to whole chunks, and their numbers."""
+        chunks = [(k, [p.flat.get(k) for p in probes]) for k in keys if re.search(r'chunk_?(size|len)', k)]
+        if not chunks and any(re.search(r'(^|\.)(linear|ssm|mamba|gla|delta)_', k) for k in probes[0].flat):
+            chunks = [('64', [64] * self.n)]
+        found = []
+        for name, sizes in chunks:
+            if not all(type(x) is int and x > 1 for x in sizes):
+                continue
+            count = np.ceil(self.atoms['S'] / np.array(sizes, dtype=float))
+            text = '((S+%s-1)//%s)' % (name, name)
+            both = [(text, count), ('%s*%s' % (text, name), count * sizes)]
+            found += both + [('B*' + t, self.atoms['B'] * v) for t, v in both if 'B' in self.atoms]
+        return found
 
     def find(self, y):
         y = np.array(y, dtype=float)
@@ -632,7 +718,7 @@ class Values(dict):
 def evaluate(expr, flat, D):
     """The value of an expression with the names of a configuration."""
     flat = dict(flat, D=D)
-    x = re.sub(r'(?P<f>[!?]?)(?P<k>[A-Za-z_][\w.]*)(=(?P<w>[\w.-]+))?', lambda m: repr(
+    x = re.sub(r'(?P<f>[!?]?)(?P<k>[A-Za-z_][\w.]*(\[\d+\])?)(=(?P<w>[\w.-]+))?', lambda m: repr(
         float(not flat.get(m['k'])) if m['f'] == '!' else float(bool(flat.get(m['k']))) if m['f'] == '?' else
         float(flat.get(m['k']) == m['w']) if m['w'] else float(flat.get(m['k']) or 0)), expr.replace('1e+', '1e'))
     return eval(x)
@@ -705,37 +791,61 @@ def prune(rows, probes, dtype):
     return rows
 
 
-def measure(kind, t, out, verbose=False):
-    T, probes, owner, good, info = explore(kind, t)
-    start = time.process_time()
-    keys, rows = solve(T, probes, owner, good, 'bfloat16')
-    found = len(rows)
-    rows = prune(rows, probes, 'bfloat16')
-    q = quality(rows, probes, 'bfloat16')
+# Rows are held against HELD other configurations; those outside of LEAST to MOST are added to the probes, in ROUNDS at most.
+HELD, LEAST, MOST, ROUNDS = 6, .95, 1.1, 4
+
+
+def in_32_bits(T, probes, owner):
+    """The same in 32 bits, where casts to them make no copy."""
     wide, wide_owner = [], []
     start = time.process_time()
-    for n, p in enumerate(probes):  # the same in 32 bits, where casts to them make no copy
-        if time.process_time() - start > 10 or len(wide) == 12:
+    for n, p in enumerate(probes):
+        if time.process_time() - start > 10:
             break
-        if n and owner[n] and not owner[n] & {'B', 'S'}:
-            continue
         try:
             wide.append(T.run(p.over, p.flat['B'], p.flat['S'], torch.float32))
             wide_owner.append(owner[n])
         except Exception:
             if n == 0:
                 break
+    return wide, wide_owner
+
+
+def measure(kind, t, out, verbose=False):
+    T, probes, owner, good, loads, info = explore(kind, t)
+    start = time.process_time()
+    rnd = random.Random(2)
+    for left in reversed(range(ROUNDS)):
+        keys, rows = solve(T, probes, owner, good, 'bfloat16')
+        found = len(rows)
+        rows = prune(rows, probes, 'bfloat16')
+        held = others(T, probes[0], good, rnd, HELD, loads)
+        ratios = quality(rows, held, 'bfloat16')
+        wrong = [p for p, r in zip(held, ratios) if not LEAST <= r <= MOST]
+        if not wrong or not left or time.process_time() - start > 30:
+            break
+        probes += wrong
+        owner += [None] * len(wrong)
+    info['held'] = sorted(round(r, 3) for r in ratios)
+    info['wrong'] = [({k: v for k, v in p.over.items() if v != probes[0].over.get(k)}, p.flat['B'], p.flat['S'], round(r, 3))
+                     for p, r in zip(held, ratios) if not LEAST <= r <= MOST]
+    q = quality(rows, probes, 'bfloat16')
+    start = time.process_time()
+    wide, wide_owner = in_32_bits(T, probes, owner)
     rows32 = []
     if wide:
         _, rows32 = solve(T, wide, wide_owner, good, 'float32')
         rows32 = prune(rows32, wide, 'float32')
-        q32 = sorted(quality(rows32, wide, 'float32'))
+        if cost(quality(rows, wide, 'float32')) <= cost(quality(rows32, wide, 'float32')) + .01:
+            rows32 = []  # those of 16 bits are as good
+        q32 = sorted(quality(rows32 or rows, wide, 'float32'))
         info['quality32'] = [round(q32[n * (len(q32) - 1) // 10], 3) for n in (0, 1, 5, 9, 10)]
+        info['held32'] = sorted(round(r, 3) for r in quality(rows32 or rows, in_32_bits(T, held, [None] * len(held))[0], 'float32'))
     s = sorted(q)
     info.update(solve=round(time.process_time() - start, 1), places=found, base=round(q[0], 3),
                 quality=[round(s[0], 3), round(s[len(s) // 10], 3), round(s[len(s) // 2], 3), round(s[len(s) * 9 // 10], 3), round(s[-1], 3)])
     nested = {k: v['model_type'] for k, v in T.base.items() if isinstance(v, dict) and v.get('model_type')}
-    result = dict(nested=nested, type=t, kind=kind, arch=T.arch, info=info, keys=keys, absent=absent(T, probes, rows + rows32, keys), rows=rows, rows32=rows32)
+    result = dict(names=other_names(T, {q for r in rows + rows32 for q in used(r['expr'])}), nested=nested, type=t, kind=kind, arch=T.arch, info=info, keys=keys, absent=absent(T, probes, rows + rows32, keys), rows=rows, rows32=rows32)
     with open('%s/%s.%s.json' % (out, kind, t), 'w') as f:
         json.dump(result, f)
     if verbose:
@@ -746,7 +856,7 @@ def measure(kind, t, out, verbose=False):
 
 def used(expr):
     """The names in an expression."""
-    return set(re.findall(r'[A-Za-z_][\w.]*(?==)|(?<![=\w.-])[A-Za-z_][\w.]*', expr)) - {'B', 'S', 'D'}
+    return set(re.findall(r'[A-Za-z_][\w.]*(?==)|(?<![=\w.-])[A-Za-z_][\w.]*(?:\[\d+\])?', expr)) - {'B', 'S', 'D'}
 
 
 def absent(T, probes, rows, keys):
@@ -768,7 +878,9 @@ def absent(T, probes, rows, keys):
         else:
             first, names = T.base, k.split('.')
             for n in names:
+                n, _, item = n.partition('[')
                 first = (first or {}).get(n)
+                first = first[int(item[:-1])] if item and first else first
             e = None
             if sub:
                 e = Finder(sub, [q for q in keys if q != k and q.rpartition('.')[0] == k.rpartition('.')[0]]).find(values)
@@ -779,6 +891,20 @@ def absent(T, probes, rows, keys):
         out[k] = e
         left |= used(e) - set(out)
     return out
+
+
+def other_names(T, keys):
+    """Pairs of a key of the rows and a name that the configuration may have for it."""
+    found = []
+
+    def look(c, prefix):
+        found.extend((prefix + own, prefix + other) for other, own in (getattr(type(c), 'attribute_map', None) or {}).items())
+        for k, v in vars(c).items():
+            if isinstance(v, transformers.PretrainedConfig):
+                look(v, prefix + k + '.')
+
+    look(transformers.AutoConfig.for_model(T.t), '')
+    return sorted(x for x in found if x[0] in keys)
 
 
 def types(words):
@@ -821,7 +947,7 @@ def record(path, words):
 
 def main(args):
     if args[0] == '--record':
-        signal.signal(signal.SIGALRM, alarm)
+        signal.signal(signal.SIGPROF, alarm)
         return record(args[1], args[2:])
     verbose = '-v' in args
     out, *words = [a for a in args if a != '-v']
@@ -835,7 +961,7 @@ def main(args):
         pid = os.fork()
         if pid == 0:
             torch.set_num_threads(1)
-            signal.signal(signal.SIGALRM, alarm)
+            signal.signal(signal.SIGPROF, alarm)
             try:
                 measure(kind, t, out, verbose)
             except BaseException as e:

@@ -18,9 +18,12 @@ import warnings
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import torch  # noqa: E402
 import transformers  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from transformers.models.auto import modeling_auto  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts", "architectures"))
+import frames  # noqa: E402
 DATA = os.path.join(HERE, "caches.jsonl.xz")
 MAPS = {"causal": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "s2s": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
         "vlm": "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", "speech": "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
@@ -80,6 +83,9 @@ def variants(kind, name):
     """Pairs of a label and changes of the configuration."""
     config = transformers.AutoConfig.for_model(name).to_dict()
     base, path = fewer_layers(config), text_path(config)
+    for key, value in frames.PRESETS.get(name, {}).items():
+        *objects, last = key.split(".")
+        base = changed(config, base, objects, **{last: value})
     yield "", base
     if kind == "base":
         return
@@ -149,10 +155,19 @@ def bytes_of(value, seen, depth=0):
     return sum(bytes_of(part, seen, depth + 1) for part in parts)
 
 
+class Answers(TorchDispatchMode):
+    """A value where tensors have none: a mask is all ones, a length the least."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return args[0].dtype == torch.bool or 0
+        return func(*args, **(kwargs or {}))
+
+
 def call(model, given):
     while True:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), Answers():
                 return model(**given)
         except TypeError as error:
             unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
@@ -160,21 +175,37 @@ def call(model, given):
                 raise
 
 
-def run(model, batch, tokens):
-    """Bytes of the cache after one pass. An encoder that does not take tokens is left out: its output is given, as long as
-    the configuration has it, else as the context."""
+def run(model, kind, batch, tokens):
+    """Bytes of the cache after one pass."""
+    try:
+        return cache_of(model, output_of(model, batch, tokens))
+    except Exception as error:
+        for more in frames.MORE:  # images, boxes or sound
+            try:
+                given = frames.inputs(kind, model.config, model, batch, tokens, more)
+                return cache_of(model, call(model, {**given, "use_cache": True}))
+            except Exception:
+                continue
+        raise error
+
+
+def output_of(model, batch, tokens):
+    """An encoder that does not take tokens is left out: its output is given, as long as the configuration has it, else as
+    the context."""
     ids = torch.zeros((batch, tokens), dtype=torch.long, device="meta")
     if not model.config.is_encoder_decoder:
-        out = call(model, {"input_ids": ids, "use_cache": True})
-    else:
-        try:
-            out = call(model, {"input_ids": ids, "decoder_input_ids": ids, "use_cache": True})
-        except Exception:
-            source = getattr(model.config, "max_source_positions", None) or tokens
-            width = getattr(getattr(model.config, "encoder", model.config), "hidden_size")
-            encoded = torch.zeros((batch, source, width), dtype=torch.bfloat16, device="meta")
-            out = call(model, {"decoder_input_ids": ids, "use_cache": True,
-                               "encoder_outputs": transformers.modeling_outputs.BaseModelOutput(last_hidden_state=encoded)})
+        return call(model, {"input_ids": ids, "use_cache": True})
+    try:
+        return call(model, {"input_ids": ids, "decoder_input_ids": ids, "use_cache": True})
+    except Exception:
+        source = getattr(model.config, "max_source_positions", None) or tokens
+        width = getattr(getattr(model.config, "encoder", model.config), "hidden_size")
+        encoded = torch.zeros((batch, source, width), dtype=torch.bfloat16, device="meta")
+        return call(model, {"decoder_input_ids": ids, "use_cache": True,
+                            "encoder_outputs": transformers.modeling_outputs.BaseModelOutput(last_hidden_state=encoded)})
+
+
+def cache_of(model, out):
     seen = {tensor.untyped_storage()._cdata for tensor in [*model.parameters(), *model.buffers()]}
     kept = sum(bytes_of(getattr(out, name, None), seen) for name in CACHES)
     if kept == 0 and any(hasattr(module, "recurrent_states") for module in model.modules()):
@@ -203,7 +234,7 @@ def measure_as(kind, name, changes, way):
     row = {"class": class_name, "config": trimmed(described), "tensors": tensors_of(model), "cache": {}}
     for batch, tokens in WORK:
         try:
-            row["cache"][f"{batch},{tokens}"] = run(model, batch, tokens)
+            row["cache"][f"{batch},{tokens}"] = run(model, kind, batch, tokens)
         except Exception as error:  # a type that needs other inputs, or does not run on the meta device
             row["error"] = f"{type(error).__name__}: {error}"[:200]
     if not row["cache"] and not takes_cache(model):
