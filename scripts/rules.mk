@@ -41,7 +41,7 @@ say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(CURDIR)/%,%,$@)')
 
 CORE_SRC := $(wildcard core/*.c core/*/*.c)
 # Rooms that read models: they make the module and belong to the tool, and nothing of them is preloaded.
-MODEL_ROOMS := model reader onnx formats graph planner arch estimator
+MODEL_ROOMS := model reader onnx formats graph planner arch training estimator
 PRELOADED_SRC := $(filter-out $(foreach r,$(MODEL_ROOMS),core/$(r)/%),$(CORE_SRC))
 SHIM_SRC := $(wildcard shim/*.c shim/*.S shim/*/*.c shim/*/*.S)
 TOOL_SRC := $(wildcard tools/*.c tools/*/*.c)
@@ -80,13 +80,13 @@ $(ARCHITECTURES): core/arch/architectures_more.txt core/arch/architectures.txt s
 	$(Q)cat $(filter %.txt,$^) | { $(call page_array,architectures_table); } > $@.new
 	$(Q)mv $@.new $@
 
-# The table of frames, for core/arch/frames.c.
-FRAMES := $(OUT)/gen/frames_table.h
-GENERATED += $(FRAMES)
-$(FRAMES): core/arch/frames.txt scripts/rules.mk
+# The tables of a class's memory: of a forward pass, for core/arch/frames.c, and of training, for core/training/rows.c.
+PLACES := $(OUT)/gen/frames_table.h $(OUT)/gen/training_table.h
+GENERATED += $(PLACES)
+$(PLACES): $(OUT)/gen/%_table.h: core/arch/%.txt scripts/rules.mk
 	$(call say,GEN)
 	$(Q)mkdir -p $(@D)
-	$(Q){ $(call page_array,frames_table); } < $< > $@.new
+	$(Q){ $(call page_array,$*_table); } < $< > $@.new
 	$(Q)mv $@.new $@
 
 # ---- the key of the build ----

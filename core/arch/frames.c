@@ -1,4 +1,4 @@
-/* The table of frames: a class's rows, with the configuration's values put in. */
+/* Tables of rows by class, with the configuration's values put in; the table of frames. */
 #include "core/arch/frames.h"
 
 #include "core/arch/architecture.h"
@@ -67,11 +67,12 @@ static unsigned fit_of(const char *head, const char *class, const char *type)
 }
 
 /* The lines below the head that fits best, the first of equals; NULL. */
-static const char *find_section(const char *class, const char *type, unsigned *fit)
+static const char *find_section(const char *table, const char *class, const char *type,
+                                unsigned *fit)
 {
     const char *found = NULL;
     *fit = 0;
-    for (const char *at = (const char *)frames_table; *at != '\0'; at = next_line(at)) {
+    for (const char *at = table; *at != '\0'; at = next_line(at)) {
         const unsigned its_fit = *at == '@' ? fit_of(at, class, type) : 0;
         if (its_fit > *fit) {
             *fit = its_fit;
@@ -239,7 +240,7 @@ static size_t name_length(const char *text, size_t length)
 
 static bool is_kept(const char *text, size_t length)
 {
-    static const char *const words[] = {"B", "S", "D", "min", "max", "or"};
+    static const char *const words[] = {"B", "S", "D", "R", "min", "max", "or"};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         if (strlen(words[i]) == length && memcmp(words[i], text, length) == 0)
             return true;
@@ -248,9 +249,10 @@ static bool is_kept(const char *text, size_t length)
 }
 
 /* False if a value is not known or the text is too long. */
-static bool put_values(const struct frame_names *own, const char *row, size_t length, char *text)
+static bool put_values(const struct frame_names *own, const char *row, size_t length,
+                       char text[GC_FRAME_ROW_BYTES])
 {
-    struct writer writer = {text, GC_FRAME_BYTES, false};
+    struct writer writer = {text, GC_FRAME_ROW_BYTES, false};
     for (size_t i = 0; i < length;) {
         const bool is_start = isalpha((unsigned char)row[i]) != 0 || strchr("_!?#", row[i]) != NULL;
         size_t n = 1;
@@ -288,21 +290,27 @@ static const char *word_of(const struct gc_model *model, const char *key)
     return value != NULL && value->kind == GC_META_TEXT ? value->text : NULL;
 }
 
-static void add_rows(const struct frame_names *own, struct gc_frames *frames)
+/* False if a row's values are not known. */
+static bool visit_rows(const struct frame_names *own, const char *marks,
+                       struct gc_frame_visitor *visitor)
 {
-    static const char marks[] = "<>{}";
+    char text[GC_FRAME_ROW_BYTES];
+    bool is_whole = true;
     for (const char *at = find_mark(own->section, marks); at != NULL;
          at = find_mark(next_line(at), marks)) {
-        struct gc_frame *frame = &frames->items[frames->count];
-        if (frames->count == GC_FRAME_MAX ||
-            !put_values(own, at + 1, line_length(at) - 1, frame->text)) {
-            frames->is_exact = false;
-            continue;
-        }
-        frame->is_early = *at == '<' || *at == '{';
-        frame->is_wide = *at == '{' || *at == '}';
-        frames->count++;
+        const char *end = at + line_length(at);
+        size_t length;
+        const char *flags = part_of(at, 0, &length) + 1;
+        const char *row = part_of(at, 1, &length);
+        const size_t flags_length = row != NULL ? (size_t)(row - 1 - flags) : 0;
+        if (row == NULL)
+            row = flags;
+        if (put_values(own, row, (size_t)(end - row), text))
+            visitor->row(visitor, *at, flags, flags_length, text);
+        else
+            is_whole = false;
     }
+    return is_whole;
 }
 
 static uint64_t hidden_of(const struct frame_names *own)
@@ -319,7 +327,7 @@ static uint64_t hidden_of(const struct frame_names *own)
 
 /* A language model of another type than the class was measured with: that type's rows. */
 static bool enter_object(struct frame_names *own, struct gc_architecture_scope *inner,
-                         const struct gc_model *model)
+                         const struct gc_model *model, const char *table)
 {
     char member[GC_ARCHITECTURE_KEY_BYTES];
     size_t length;
@@ -335,7 +343,7 @@ static bool enter_object(struct frame_names *own, struct gc_architecture_scope *
     const char *type = word_of(model, member);
     if (type == NULL || is_part(line, 1, type))
         return false;
-    const char *section = find_section(NULL, type, &fit);
+    const char *section = find_section(table, NULL, type, &fit);
     if (section == NULL || fit != FIT_TYPE ||
         !gc_architecture_find_base(own->scope, type, strlen(type), key, length, inner))
         return false;
@@ -358,22 +366,61 @@ static bool is_headless(const char *class)
     return false;
 }
 
-void gc_frames_read(const struct gc_model *model, struct gc_frames *frames)
+void gc_frames_visit(const struct gc_model *model, const struct gc_frame_table *table,
+                     struct gc_frame_visitor *visitor, struct gc_frame_section *section)
 {
     struct gc_architecture_scope scope;
     struct gc_architecture_scope inner;
     unsigned fit;
     const char *class = word_of(model, "architectures");
-    const char *section = find_section(class, word_of(model, "model_type"), &fit);
-    memset(frames, 0, sizeof(*frames));
-    if (section == NULL)
+    const char *lines = find_section(table->text, class, word_of(model, "model_type"), &fit);
+    *section = (struct gc_frame_section){.is_found = lines != NULL};
+    if (lines == NULL)
         return;
     (void)gc_architecture_find(model, &scope);
-    struct frame_names own = {.names = {find_value}, .scope = &scope, .section = section};
-    (void)enter_object(&own, &inner, model);
-    frames->is_exact = (fit != FIT_BASE || is_headless(class)) && find_mark(section, "?") == NULL;
-    frames->hidden = hidden_of(&own);
-    add_rows(&own, frames);
+    struct frame_names own = {.names = {find_value}, .scope = &scope, .section = lines};
+    (void)enter_object(&own, &inner, model, table->text);
+    section->is_exact = (fit != FIT_BASE || is_headless(class)) && find_mark(lines, "?") == NULL;
+    section->hidden = hidden_of(&own);
+    if (!visit_rows(&own, table->marks, visitor))
+        section->is_exact = false;
+}
+
+/* ---- the table of frames ---- */
+
+struct frame_reader {
+    struct gc_frame_visitor visitor;
+    struct gc_frames *frames;
+    bool is_full;
+};
+
+static void add_frame(struct gc_frame_visitor *visitor, char mark, const char *flags,
+                      size_t flags_length, const char *text)
+{
+    struct frame_reader *reader = (void *)visitor;
+    struct gc_frames *frames = reader->frames;
+    struct gc_frame *frame = &frames->items[frames->count];
+    (void)flags;
+    (void)flags_length;
+    if (frames->count == GC_FRAME_MAX || strlen(text) >= sizeof(frame->text)) {
+        reader->is_full = true;
+        return;
+    }
+    strcpy(frame->text, text);
+    frame->is_early = mark == '<' || mark == '{';
+    frame->is_wide = mark == '{' || mark == '}';
+    frames->count++;
+}
+
+void gc_frames_read(const struct gc_model *model, struct gc_frames *frames)
+{
+    static const struct gc_frame_table table = {(const char *)frames_table, "<>{}"};
+    struct frame_reader reader = {.visitor = {add_frame}, .frames = frames};
+    struct gc_frame_section section;
+    memset(frames, 0, sizeof(*frames));
+    gc_frames_visit(model, &table, &reader.visitor, &section);
+    frames->is_exact = section.is_exact && !reader.is_full;
+    frames->hidden = section.hidden;
 }
 
 /* ---- sizes ---- */
@@ -399,9 +446,19 @@ static bool find_load(const struct gc_expression_names *names,
     case 'D':
         *value = (double)load->element_bytes;
         return true;
+    case 'R':
+        *value = (double)load->rank;
+        return true;
     default:
         return false;
     }
+}
+
+enum gc_status gc_frames_value(const char *text, size_t length, const struct gc_frame_load *load,
+                               uint64_t *value)
+{
+    const struct load_names names = {{find_load}, load};
+    return gc_expression_size(text, length, &names.names, value);
 }
 
 #define RESIDUAL_ROWS 4
@@ -429,7 +486,6 @@ static bool has_wide(const struct gc_frames *frames)
 enum gc_status gc_frames_bytes(const struct gc_frames *frames, const struct gc_frame_load *load,
                                uint64_t *bytes)
 {
-    const struct load_names names = {{find_load}, load};
     const bool is_wide = load->element_bytes >= sizeof(float) && has_wide(frames);
     *bytes = 0;
     for (uint32_t i = 0; i < frames->count; i++) {
@@ -437,8 +493,7 @@ enum gc_status gc_frames_bytes(const struct gc_frames *frames, const struct gc_f
         uint64_t its;
         if (frame->is_wide != is_wide)
             continue;
-        const enum gc_status status =
-            gc_expression_size(frame->text, strlen(frame->text), &names.names, &its);
+        const enum gc_status status = gc_frames_value(frame->text, strlen(frame->text), load, &its);
         if (status != GC_OK)
             return status;
         its = shard_bytes(frames, load, its);

@@ -20,6 +20,42 @@
 #define GC_FRAME_MAX 32
 #define GC_FRAME_BYTES 1024
 
+/* ---- tables of rows by class ---- */
+
+/* A table in the syntax of frames.txt, closed by NUL: sections "@CLASS TYPE KIND", in each "=KEY
+ * EXPRESSION" for the class's own values, "?REASON" where the rows are not all of the class's,
+ * "&KEY TYPE" for the language model inside, and rows: a mark, "FLAGS " or nothing, and
+ * expressions. */
+struct gc_frame_table {
+    const char *text;
+    const char *marks; /* with which rows begin */
+};
+
+#define GC_FRAME_ROW_BYTES 4096
+
+/* Called for each row, with the configuration's values in place of their names. */
+struct gc_frame_visitor {
+    void (*row)(struct gc_frame_visitor *visitor, char mark, const char *flags, size_t flags_length,
+                const char *text);
+};
+
+struct gc_frame_section {
+    bool is_found;
+    bool is_exact;   /* every row of the class could be read, and they are the class's own */
+    uint64_t hidden; /* width of the residual stream; 0: unknown */
+};
+
+/* Visits the rows for a configuration. `section` is set in full. */
+void gc_frames_visit(const struct gc_model *model, const struct gc_frame_table *table,
+                     struct gc_frame_visitor *visitor, struct gc_frame_section *section);
+
+/* The value of an expression of a row, as a size. `load`: what B, S, D and R stand for. */
+struct gc_frame_load;
+enum gc_status gc_frames_value(const char *text, size_t length, const struct gc_frame_load *load,
+                               uint64_t *value) GC_CHECKED;
+
+/* ---- frames ---- */
+
 /* A place, with the configuration's values in place of their names. */
 struct gc_frame {
     bool is_early; /* nothing is in the cache yet */
@@ -40,6 +76,7 @@ struct gc_frame_load {
     uint64_t element_bytes; /* of activations */
     uint64_t cache_bytes;   /* of the whole cache */
     uint32_t shards;        /* devices that share each layer; 1: none */
+    uint64_t rank;          /* of adapters; 0: none */
 };
 
 /* The rows for a configuration; `frames` is set in full. */

@@ -3,6 +3,7 @@
 #include "core/base/host_mem.h"
 #include "core/estimator/estimate.h"
 #include "core/estimator/fit.h"
+#include "core/estimator/train.h"
 #include "core/io/text.h"
 
 #include <stdatomic.h>
@@ -42,6 +43,16 @@ static void set_weights(struct gc_admission_state *admission, const struct gc_op
     *dtype = admission->request.mix == GC_MIX_NONE ? dtype_of(word) : GC_DTYPE_NONE;
 }
 
+static void set_training(struct gc_training *training, const struct gc_options *options)
+{
+    training->optimiser = gc_optimiser_from_word(options->train);
+    training->is_mixed = options->mixed_precision == 1;
+    training->is_checkpointed = options->checkpointing == 1;
+    training->lora_rank = options->lora;
+    if (gc_options_is_set(options, GC_OPTION_ZERO))
+        training->zero_stage = (uint32_t)options->zero;
+}
+
 static void set_request(struct gc_admission_state *admission, const struct gc_options *options)
 {
     struct gc_estimate_request *request = &admission->request;
@@ -62,14 +73,21 @@ static void set_request(struct gc_admission_state *admission, const struct gc_op
     request->scores_materialised = strcmp(options->attention, "full") == 0;
     if (gc_options_is_set(options, GC_OPTION_RESIDENT_EXPERTS))
         request->resident_experts = options->resident_experts;
+    set_training(&request->training, options);
 }
 
-static void set_why(struct gc_admission_state *admission, enum gc_status status)
+/* The end of the model's name in `why`. */
+static char *name_model(struct gc_admission_state *admission)
 {
     const char *path = admission->options->model;
     char shown[256];
     char *at = stpcpy(admission->why, gc_text_printable(path, strlen(path), shown, sizeof(shown)));
-    at = stpcpy(at, ": ");
+    return stpcpy(at, ": ");
+}
+
+static void set_why(struct gc_admission_state *admission, enum gc_status status)
+{
+    char *at = name_model(admission);
     if (status == GC_OVERFLOW)
         at = stpcpy(stpcpy(at, gc_estimate_part_key(admission->estimate.overflowed)), ": ");
     stpcpy(at, gc_status_text(status));
@@ -78,6 +96,14 @@ static void set_why(struct gc_admission_state *admission, enum gc_status status)
 static void fail(struct gc_admission_state *admission, enum gc_status status)
 {
     set_why(admission, status);
+    gc_estimator_close(admission->estimator);
+    admission->estimator = NULL;
+}
+
+/* The options of a request that contradict each other or the model. */
+static void refuse(struct gc_admission_state *admission, const char *why)
+{
+    stpcpy(name_model(admission), why);
     gc_estimator_close(admission->estimator);
     admission->estimator = NULL;
 }
@@ -92,6 +118,12 @@ static void read_model(struct gc_admission_state *admission, const struct gc_opt
     enum gc_dtype dtype;
     set_weights(admission, options, &dtype);
     enum gc_status status = gc_estimator_open(admission->model, dtype, &admission->estimator);
+    const char *why =
+        status == GC_OK ? gc_train_find_refusal(admission->estimator, &admission->request) : NULL;
+    if (why != NULL) {
+        refuse(admission, why);
+        return;
+    }
     if (status == GC_OK)
         status = gc_estimator_run(admission->estimator, &admission->request, &admission->estimate);
     if (status == GC_OK)
@@ -123,6 +155,26 @@ uint32_t gc_admission_device_count(const struct gc_admission_state *admission)
 
 /* ---- the log lines of a decision ---- */
 
+static void log_training_suggestions(const struct gc_suggestions *suggestions,
+                                     const struct gc_log *log)
+{
+    if (suggestions->checkpointing.state == GC_SUGGESTION_SOME)
+        gc_log_write(log, GC_LOG_WARN, "gradient checkpointing would fit");
+    if (suggestions->optimiser.state == GC_SUGGESTION_SOME)
+        gc_log_write(log, GC_LOG_WARN, "the optimiser %s would fit",
+                     gc_optimiser_name((enum gc_optimiser)suggestions->optimiser.value));
+    if (suggestions->zero_stage.state == GC_SUGGESTION_SOME)
+        gc_log_write(log, GC_LOG_WARN, "stage %llu of ZeRO would fit",
+                     (unsigned long long)suggestions->zero_stage.value);
+    if (suggestions->zero_devices.state == GC_SUGGESTION_SOME)
+        gc_log_write(log, GC_LOG_WARN, "%llu devices with stage 3 of ZeRO would fit",
+                     (unsigned long long)suggestions->zero_devices.value);
+    if (suggestions->lora_rank.state == GC_SUGGESTION_SOME ||
+        suggestions->lora_rank.state == GC_SUGGESTION_ALL)
+        gc_log_write(log, GC_LOG_WARN, "adapters of rank %llu would fit",
+                     (unsigned long long)suggestions->lora_rank.value);
+}
+
 static void log_suggestions(const struct gc_admission_state *admission, const struct gc_log *log)
 {
     const struct gc_suggestions *suggestions = &admission->suggestions;
@@ -152,6 +204,7 @@ static void log_suggestions(const struct gc_admission_state *admission, const st
         gc_log_write(log, GC_LOG_WARN, "%llu of %llu layers on the device would fit",
                      (unsigned long long)suggestions->device_layers.value,
                      (unsigned long long)admission->estimate.layer_count + 1);
+    log_training_suggestions(suggestions, log);
     if (suggestions->resident_experts.state == GC_SUGGESTION_SOME)
         gc_log_write(log, GC_LOG_WARN, "%llu of %llu experts of each layer would fit",
                      (unsigned long long)suggestions->resident_experts.value,

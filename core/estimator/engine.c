@@ -3,8 +3,8 @@
 #include "core/estimator/engine.h"
 
 #include "core/base/bits.h"
-#include "core/estimator/checked.h"
 #include "core/io/text.h"
+#include "core/model/checked.h"
 
 #include <string.h>
 

@@ -4,9 +4,10 @@
 #include "core/arch/architecture.h"
 #include "core/base/bits.h"
 #include "core/base/host_mem.h"
-#include "core/estimator/checked.h"
 #include "core/estimator/estimator.h"
+#include "core/estimator/train.h"
 #include "core/io/text.h"
+#include "core/model/checked.h"
 
 #include <string.h>
 
@@ -24,6 +25,7 @@ void gc_estimate_request_init(struct gc_estimate_request *request)
         .resident_experts = GC_ESTIMATE_ALL_EXPERTS,
         .device_layers = GC_ESTIMATE_ALL_LAYERS,
         .mix = GC_MIX_NONE,
+        .training = {.optimiser = GC_OPTIMISER_NONE, .zero_stage = GC_TRAINING_NO_ZERO},
     };
 }
 
@@ -160,6 +162,10 @@ static enum gc_status count_weights(struct gc_estimator *estimator, const struct
     if (status != GC_OK)
         return status;
     hold_against_index(estimator, model, architecture);
+    gc_lora_read(counted, &estimator->lora);
+    if (gc_training_sums_count(counted, estimator->weight_dtype, &estimator->parameters,
+                               &estimator->buffer_bytes) != GC_OK)
+        return GC_OVERFLOW;
     if (model->tensor_count > 0 && estimator->has_layers)
         gc_architecture_compare(model, &estimator->notes);
     return GC_OK;
@@ -174,8 +180,10 @@ static void read_layers(struct gc_estimator *estimator, const struct gc_model *m
     gc_shapes_read(architecture != NULL ? &architecture->model : model,
                    gc_arch_number(arch, GC_ARCH_HIDDEN, 0), shapes);
     gc_shapes_complete(shapes, arch);
-    if (!estimator->is_gguf)
+    if (!estimator->is_gguf) {
         gc_frames_read(model, &estimator->frames);
+        gc_training_rows_read(model, &estimator->training_rows);
+    }
     gc_layers_make(arch, &estimator->layers, &estimator->notes);
     gc_shapes_apply(shapes, arch, &estimator->layers, &estimator->notes);
     note_layers(estimator);
@@ -225,6 +233,7 @@ bool gc_estimator_has_kinds(const struct gc_estimator *estimator)
 /* ---- what is not known ---- */
 
 #define BIT(part) (1U << (unsigned)(part))
+/* Parts of inference that follow from the layers. */
 #define WORK_PARTS                                                                                 \
     (BIT(GC_ESTIMATE_kv_cache) | BIT(GC_ESTIMATE_activation) | BIT(GC_ESTIMATE_attention_workspace))
 
@@ -309,22 +318,29 @@ static void add_unknown_model(struct gc_estimate *estimate)
 /* Overhead is a fraction of the other parts: it counts neither as known nor as unknown. */
 static void set_coverage(struct gc_estimate *estimate)
 {
+    const bool is_training = gc_training_is_asked(&estimate->training);
     uint32_t known = 0;
-    for (unsigned part = 0; part < GC_ESTIMATE_overhead; part++)
+    uint32_t count = 0;
+    for (unsigned part = 0; part < GC_ESTIMATE_overhead; part++) {
+        if (!gc_estimate_part_is_of((enum gc_estimate_part)part, is_training))
+            continue;
         known += (estimate->unknown_parts & BIT(part)) == 0;
-    estimate->coverage_thousandths = known * 1000 / GC_ESTIMATE_overhead;
+        count++;
+    }
+    estimate->coverage_thousandths = known * 1000 / count;
 }
 
 /* ---- the work ---- */
 
-static enum gc_status check_request(const struct gc_estimate_request *request)
+static enum gc_status check_request(const struct gc_estimator *estimator,
+                                    const struct gc_estimate_request *request)
 {
     if (request->batch == 0 || request->batch > GC_ESTIMATE_COUNT_MAX ||
         request->seq_len > UINT32_MAX || request->chunk_tokens > UINT32_MAX ||
         request->fraction > 1000 || request->device_count == 0 ||
         request->device_count > GC_ESTIMATE_DEVICE_MAX)
         return GC_INVALID_ARGUMENT;
-    return GC_OK;
+    return gc_train_find_refusal(estimator, request) == NULL ? GC_OK : GC_INVALID_ARGUMENT;
 }
 
 static void set_tokens(const struct gc_estimator *estimator,
@@ -335,7 +351,9 @@ static void set_tokens(const struct gc_estimator *estimator,
     estimate->seq_len = request->seq_len > 0 ? request->seq_len : positions;
     if (estimate->seq_len == 0 && estimator->has_layers && positions == 0 &&
         estimator->layers.has_kv_cache) {
-        estimate->unknown_parts |= WORK_PARTS | BIT(GC_ESTIMATE_input);
+        estimate->unknown_parts |=
+            BIT(GC_ESTIMATE_input) |
+            (gc_training_is_asked(&request->training) ? GC_TRAIN_PASS_PARTS : WORK_PARTS);
         gc_notes_add(&estimate->notes, "the largest context is unknown: name one", NULL);
     }
     if (positions > 0 && request->seq_len > positions)
@@ -481,12 +499,26 @@ static void set_facts(const struct gc_estimator *estimator,
     estimate->expert_layer_count = estimator->layers.expert_layer_count;
     estimate->resident_experts = gc_min_u64(request->resident_experts, estimate->experts);
     estimate->mix = request->mix;
+    estimate->training = request->training;
     estimate->layer_count = estimator->layers.count;
     estimate->device_layers =
         gc_min_u64(request->device_layers, (uint64_t)estimator->layers.count + 1);
     estimate->notes = estimator->notes;
     note_experts(estimator, request, estimate);
     gc_estimator_note_dims(estimator, request->dims, &estimate->notes);
+}
+
+static enum gc_status part_device(const struct gc_estimator *estimator,
+                                  const struct gc_estimate_request *request,
+                                  const struct gc_estimate_load *work, uint32_t device,
+                                  struct gc_estimate *estimate)
+{
+    if (!gc_training_is_asked(&request->training))
+        return gc_split_device(estimator, request, work, device, estimate);
+    const enum gc_status status = gc_train_device(estimator, request, device, estimate);
+    return status != GC_OK
+               ? status
+               : gc_formula_input_bytes(work, &estimate->devices[device].parts[GC_ESTIMATE_input]);
 }
 
 static enum gc_status run_devices(const struct gc_estimator *estimator,
@@ -497,7 +529,7 @@ static enum gc_status run_devices(const struct gc_estimator *estimator,
     set_work(request, estimate, &work);
     for (uint32_t device = 0; device < request->device_count; device++) {
         struct gc_estimate_sizes *sizes = &estimate->devices[device];
-        enum gc_status status = gc_split_device(estimator, request, &work, device, estimate);
+        enum gc_status status = part_device(estimator, request, &work, device, estimate);
         if (status == GC_OK && estimator->graph != NULL && device == 0)
             status = gc_estimator_graph(estimator, request, estimate);
         if (status != GC_OK)
@@ -614,35 +646,47 @@ static void set_dtypes(const struct gc_estimator *estimator,
     const enum gc_dtype asked =
         request->dtype != GC_DTYPE_NONE ? request->dtype : estimator->weight_dtype;
     set_dtype(estimator, asked, estimate);
-    set_kv_dtype(estimator, request, asked, estimate);
+    if (!gc_training_is_asked(&request->training))
+        set_kv_dtype(estimator, request, asked, estimate);
     if (asked == GC_DTYPE_NONE && estimate->dtype == GC_DTYPE_F32)
         note_halved(estimate);
 }
 
 /* ---- the whole ---- */
 
-enum gc_status gc_estimator_run(const struct gc_estimator *estimator,
-                                const struct gc_estimate_request *request,
-                                struct gc_estimate *estimate)
+/* Parts that follow from what is not known of the model. */
+static void set_unknown(const struct gc_estimator *estimator,
+                        const struct gc_estimate_request *request, struct gc_estimate *estimate)
 {
-    enum gc_status status = check_request(request);
-    if (status != GC_OK)
-        return status;
-    set_facts(estimator, request, estimate);
-    set_tokens(estimator, request, estimate);
-    set_plan(estimator, request, estimate);
-    set_dtypes(estimator, request, estimate);
     if (estimator->has_no_weights && estimator->graph == NULL) {
         estimate->unknown_parts |= BIT(GC_ESTIMATE_weight);
         gc_notes_add(&estimate->notes, "there are no tensors: weights are not counted", NULL);
     }
     if (estimator->has_some_weights)
         estimate->unknown_parts |= BIT(GC_ESTIMATE_weight);
-    if (estimator->has_layers)
+    if (gc_training_is_asked(&request->training))
+        gc_train_set_types(estimator, request, estimate);
+    else if (estimator->has_layers)
         add_unknown(estimator, request, estimate);
     else if (estimator->graph == NULL)
         add_unknown_model(estimate);
+}
+
+enum gc_status gc_estimator_run(const struct gc_estimator *estimator,
+                                const struct gc_estimate_request *request,
+                                struct gc_estimate *estimate)
+{
+    enum gc_status status = check_request(estimator, request);
+    if (status != GC_OK)
+        return status;
+    set_facts(estimator, request, estimate);
+    set_tokens(estimator, request, estimate);
+    set_plan(estimator, request, estimate);
+    set_dtypes(estimator, request, estimate);
+    set_unknown(estimator, request, estimate);
     status = run_devices(estimator, request, estimate);
     set_coverage(estimate);
+    if (!gc_training_is_asked(&request->training))
+        estimate->training_at_least_bytes = gc_train_least_bytes(estimator, request, estimate);
     return status;
 }

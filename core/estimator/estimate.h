@@ -1,4 +1,4 @@
-/* The device memory that a model needs to run, part by part.
+/* The device memory that a model needs to run or to be trained, part by part.
  *
  * An estimator is made once for a model and run many times. A run is one pass over the layers and
  * allocates nothing; for an ONNX graph it plans the graph's memory. Weights, KV cache and states
@@ -17,8 +17,10 @@
 #include "core/estimator/mix.h"
 #include "core/model/model.h"
 #include "core/report/estimate_record.h"
+#include "core/training/training.h"
 
 #define GC_ESTIMATE_COUNT_MAX UINT64_C(1000000000) /* sequences, tokens */
+#define GC_ESTIMATE_RANK_MAX UINT64_C(65536)       /* of adapters */
 #define GC_ESTIMATE_ALL_EXPERTS UINT64_MAX
 #define GC_ESTIMATE_ALL_LAYERS UINT64_MAX
 #define GC_ESTIMATE_ENGINE_OVERHEAD UINT64_MAX
@@ -50,11 +52,12 @@ struct gc_estimate_request {
                                counts; the others and their cache are in host memory */
     enum gc_mix mix;        /* the weights quantised so; GC_MIX_NONE: as they are */
     uint32_t fraction; /* of a device's memory that the engine uses, in thousandths; 0: its own */
+    struct gc_training training;  /* its optimiser GC_OPTIMISER_NONE: inference */
     const uint64_t *memory_bytes; /* of each device, for what engines choose by it; NULL: unknown */
     const char *dims;             /* "name=N,…": open dimensions of an ONNX graph; NULL: none */
 };
 
-/* One sequence of the model's largest context, one device, the engine's overhead. */
+/* Inference of one sequence of the model's largest context, one device, the engine's overhead. */
 void gc_estimate_request_init(struct gc_estimate_request *request);
 
 struct gc_estimate {
@@ -83,6 +86,12 @@ struct gc_estimate {
                                                       or unknown */
     uint64_t graph_bytes[GC_ESTIMATE_DEVICE_MAX];  /* recorded CUDA graphs: part of the overhead */
     uint64_t kv_block_bytes[GC_ESTIMATE_DEVICE_MAX]; /* of one block, all layers of the device */
+    struct gc_training training;
+    uint64_t trained_parameters;
+    uint64_t
+        backward_bytes;  /* of a training step on each device, without inputs and overhead: in */
+    uint64_t step_bytes; /* the forward and backward pass, and in the optimiser's step */
+    uint64_t training_at_least_bytes; /* of inference: what training would take; 0: unknown */
     uint64_t kv_blocks; /* that the engine's pool has on each device; 0: it has none, or unknown */
     struct gc_notes notes;
 };
@@ -102,7 +111,8 @@ bool gc_estimator_is_quantised(const struct gc_estimator *estimator);
 /* Whether weights can be counted as a gc_mix: there are layers with tensors, not packed ones. */
 bool gc_estimator_has_kinds(const struct gc_estimator *estimator);
 
-/* GC_INVALID_ARGUMENT for a count out of its range; GC_OVERFLOW with estimate->overflowed. */
+/* GC_INVALID_ARGUMENT for a count out of its range, or a request that gc_train_find_refusal
+ * refuses; GC_OVERFLOW with estimate->overflowed. */
 enum gc_status gc_estimator_run(const struct gc_estimator *estimator,
                                 const struct gc_estimate_request *request,
                                 struct gc_estimate *estimate) GC_CHECKED;

@@ -9,6 +9,8 @@
 #include "core/estimator/formulas.h"
 #include "core/estimator/weights.h"
 #include "core/model/graph.h"
+#include "core/training/lora.h"
+#include "core/training/rows.h"
 
 struct gc_estimator {
     const struct gc_model *graph; /* of an ONNX model; else NULL */
@@ -25,6 +27,10 @@ struct gc_estimator {
     struct gc_shapes shapes;
     struct gc_frames frames;
     struct gc_weights weights;
+    struct gc_training_sums parameters; /* all that training can change */
+    uint64_t buffer_bytes;              /* tensors that are no parameters */
+    struct gc_lora lora;
+    struct gc_training_rows training_rows;
 };
 
 /* All parts but overhead of one device. GC_OVERFLOW with estimate->overflowed. */
@@ -32,6 +38,11 @@ enum gc_status gc_split_device(const struct gc_estimator *estimator,
                                const struct gc_estimate_request *request,
                                const struct gc_estimate_load *work, uint32_t device,
                                struct gc_estimate *estimate) GC_CHECKED;
+
+/* All weights, quantised as the request says. GC_OVERFLOW. */
+enum gc_status gc_split_weight_bytes(const struct gc_estimator *estimator,
+                                     const struct gc_estimate_request *request,
+                                     uint64_t *bytes) GC_CHECKED;
 
 /* Sets the first device's inputs, activations and computed weights of an ONNX graph, with open
  * dimensions taken from the request. Sets the bits of parts that are not fully known in

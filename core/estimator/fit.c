@@ -152,6 +152,7 @@ struct request_fit {
     enum gc_engine engine;
     uint64_t step_tokens; /* that a chunk may divide; 0: none */
     uint64_t weight_bytes;
+    uint64_t peak_bytes;
 };
 
 static __attribute__((noinline)) struct request_fit try_request(
@@ -168,6 +169,7 @@ static __attribute__((noinline)) struct request_fit try_request(
     request_fit.fits = fit.fits;
     request_fit.kv_dtype = estimate.kv_dtype;
     request_fit.engine = estimate.plan.engine;
+    request_fit.peak_bytes = estimate.total.peak_bytes;
     request_fit.weight_bytes = estimate.total.parts[GC_ESTIMATE_weight];
     if (estimator->has_layers && estimator->layers.has_kv_cache)
         request_fit.step_tokens = estimate.plan.step_tokens > 0 ? estimate.plan.step_tokens
@@ -370,6 +372,113 @@ static struct gc_suggestion suggest_devices(const struct gc_estimator *estimator
     return (struct gc_suggestion){.state = GC_SUGGESTION_NOTHING_FITS};
 }
 
+/* ---- training ---- */
+
+/* Optimisers that need less than others, as programs with Adam would try them. */
+static const enum gc_optimiser lean_optimisers[] = {
+    GC_OPTIMISER_ADAMW_FUSED,  GC_OPTIMISER_ADAMW_8BIT, GC_OPTIMISER_ADAFACTOR,
+    GC_OPTIMISER_SGD_MOMENTUM, GC_OPTIMISER_SGD,
+};
+
+static struct gc_suggestion suggest_optimiser(const struct gc_estimator *estimator,
+                                              const struct gc_estimate_request *request,
+                                              const struct gc_estimate_budget *budget,
+                                              const struct request_fit *request_fit)
+{
+    struct gc_estimate_request changed = *request;
+    struct gc_suggestion suggestion = {.state = GC_SUGGESTION_NONE};
+    for (size_t i = 0; i < sizeof(lean_optimisers) / sizeof(lean_optimisers[0]); i++) {
+        changed.training.optimiser = lean_optimisers[i];
+        const struct request_fit other = try_request(estimator, &changed, budget);
+        if (other.status != GC_OK || other.peak_bytes >= request_fit->peak_bytes)
+            continue;
+        if (other.fits)
+            return (struct gc_suggestion){.state = GC_SUGGESTION_SOME, .value = lean_optimisers[i]};
+        suggestion.state = GC_SUGGESTION_NOTHING_FITS;
+    }
+    return suggestion;
+}
+
+static struct gc_suggestion suggest_checkpointing(const struct gc_estimator *estimator,
+                                                  const struct gc_estimate_request *request,
+                                                  const struct gc_estimate_budget *budget)
+{
+    struct gc_estimate_request changed = *request;
+    changed.training.is_checkpointed = true;
+    if (request->training.is_checkpointed || estimator->training_rows.count == 0)
+        return (struct gc_suggestion){.state = GC_SUGGESTION_NONE};
+    const bool fits = try_request(estimator, &changed, budget).fits;
+    return (struct gc_suggestion){.state = fits ? GC_SUGGESTION_SOME : GC_SUGGESTION_NOTHING_FITS,
+                                  .value = fits};
+}
+
+/* Of the request's devices, divided more. */
+static struct gc_suggestion suggest_stage(const struct gc_estimator *estimator,
+                                          const struct gc_estimate_request *request,
+                                          const struct gc_estimate_budget *budget)
+{
+    struct gc_estimate_request changed = *request;
+    struct gc_suggestion suggestion = {.state = GC_SUGGESTION_NONE};
+    for (uint32_t stage = request->training.zero_stage + 1;
+         request->training.zero_stage != GC_TRAINING_NO_ZERO && stage <= GC_TRAINING_ZERO_MAX;
+         stage++) {
+        changed.training.zero_stage = stage;
+        if (try_request(estimator, &changed, budget).fits)
+            return (struct gc_suggestion){.state = GC_SUGGESTION_SOME, .value = stage};
+        suggestion.state = GC_SUGGESTION_NOTHING_FITS;
+    }
+    return suggestion;
+}
+
+/* More devices, each as the last of the request's. */
+static struct gc_suggestion suggest_zero_devices(const struct gc_estimator *estimator,
+                                                 const struct gc_estimate_request *request,
+                                                 const struct gc_estimate_budget *budget)
+{
+    struct gc_estimate_request changed = *request;
+    struct gc_estimate_budget wider = *budget;
+    for (uint32_t i = request->device_count; i < GC_ESTIMATE_DEVICE_MAX; i++)
+        wider.device_bytes[i] = budget->device_bytes[request->device_count - 1];
+    changed.memory_bytes = wider.device_bytes;
+    changed.training.zero_stage = GC_TRAINING_ZERO_MAX;
+    for (uint32_t count = request->device_count + 1; count <= GC_ESTIMATE_DEVICE_MAX; count++) {
+        changed.device_count = count;
+        if (try_request(estimator, &changed, &wider).fits)
+            return (struct gc_suggestion){.state = GC_SUGGESTION_SOME, .value = count};
+    }
+    return (struct gc_suggestion){.state = GC_SUGGESTION_NOTHING_FITS};
+}
+
+/* Adapters instead of all parameters, or of fewer rows. */
+static struct gc_suggestion suggest_rank(const struct gc_estimator *estimator,
+                                         const struct gc_estimate_request *request,
+                                         const struct gc_estimate_budget *budget)
+{
+    struct search search = search_for(estimator, request, budget);
+    const uint64_t asked = request->training.lora_rank;
+    const uint64_t hidden = estimator->layers.hidden;
+    search.field = &search.request.training.lora_rank;
+    if (estimator->lora.shape_count == 0 || (hidden == 0 && asked == 0))
+        return (struct gc_suggestion){.state = GC_SUGGESTION_NONE};
+    return largest(&search, 1, asked > 0 ? asked : hidden);
+}
+
+static void suggest_training(const struct gc_estimator *estimator,
+                             const struct gc_estimate_request *request,
+                             const struct gc_estimate_budget *budget, const struct request_fit *fit,
+                             struct gc_suggestions *suggestions)
+{
+    suggestions->batch = suggest_batch(estimator, request, budget);
+    suggestions->seq_len = suggest_seq_len(estimator, request, budget);
+    if (fit->fits)
+        return;
+    suggestions->checkpointing = suggest_checkpointing(estimator, request, budget);
+    suggestions->optimiser = suggest_optimiser(estimator, request, budget, fit);
+    suggestions->zero_stage = suggest_stage(estimator, request, budget);
+    suggestions->zero_devices = suggest_zero_devices(estimator, request, budget);
+    suggestions->lora_rank = suggest_rank(estimator, request, budget);
+}
+
 enum gc_status gc_fit_suggest(const struct gc_estimator *estimator,
                               const struct gc_estimate_request *request,
                               const struct gc_estimate_budget *budget,
@@ -378,6 +487,11 @@ enum gc_status gc_fit_suggest(const struct gc_estimator *estimator,
     const struct request_fit fit = try_request(estimator, request, budget);
     if (fit.status != GC_OK && fit.status != GC_OVERFLOW)
         return fit.status;
+    *suggestions = (struct gc_suggestions){.batch = {.state = GC_SUGGESTION_NONE}};
+    if (gc_training_is_asked(&request->training)) {
+        suggest_training(estimator, request, budget, &fit, suggestions);
+        return GC_OK;
+    }
     suggestions->batch = suggest_batch(estimator, request, budget);
     suggestions->seq_len = suggest_seq_len(estimator, request, budget);
     suggestions->chunk = suggest_chunk(estimator, request, budget, &fit);

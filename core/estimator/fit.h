@@ -32,6 +32,8 @@ enum gc_suggestion_kind {
     GC_SUGGESTION_FEWEST,
     GC_SUGGESTION_DTYPE,
     GC_SUGGESTION_MIX,
+    GC_SUGGESTION_OPTIMISER,
+    GC_SUGGESTION_FLAG,
 };
 
 /* The largest value that would fit, with everything else as requested; of devices the smallest. */

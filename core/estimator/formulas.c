@@ -2,7 +2,7 @@
  * of a step (attention, a layer's working set, logits, inputs). */
 #include "core/estimator/formulas.h"
 
-#include "core/estimator/checked.h"
+#include "core/model/checked.h"
 
 enum gc_status gc_formula_kv_token_bytes(const struct gc_layers *layers,
                                          const struct gc_layer *layer, enum gc_dtype dtype,

@@ -1,9 +1,9 @@
 /* An ONNX graph: inputs by their declared shapes; outputs, intermediate values and weights computed
  * from constants by the plan of its memory. If the graph cannot be planned, the outputs and the two
  * largest declared values are a lower bound. */
-#include "core/estimator/checked.h"
 #include "core/estimator/estimator.h"
 #include "core/io/text.h"
+#include "core/model/checked.h"
 #include "core/model/graph_plan.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Bytes of quantised weights: mixes.def as tables, and the rules by layer. */
 #include "core/estimator/mix.h"
 
-#include "core/estimator/checked.h"
 #include "core/io/text.h"
+#include "core/model/checked.h"
 #include "core/model/dtype.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
 #include "core/estimator/present.h"
+
+#include "core/base/bits.h"
 #include "core/io/text.h"
 
 #include <string.h>
@@ -60,6 +62,14 @@ static void put_mix(struct gc_json *json, const char *key, enum gc_mix mix)
         gc_json_write_string(json, key, gc_mix_name(mix));
 }
 
+static void put_optimiser(struct gc_json *json, const char *key, enum gc_optimiser optimiser)
+{
+    if (optimiser == GC_OPTIMISER_NONE)
+        gc_json_write_null(json, key);
+    else
+        gc_json_write_string(json, key, gc_optimiser_name(optimiser));
+}
+
 /* null: does not apply, or, where 0 may fit and for a type, not even the smallest fits. Else 0: not
  * even the smallest fits. */
 static void put_suggestion(struct gc_json *json, const char *key, enum gc_suggestion_kind kind,
@@ -71,6 +81,10 @@ static void put_suggestion(struct gc_json *json, const char *key, enum gc_sugges
         put_dtype(json, key, fits ? (enum gc_dtype)suggestion->value : GC_DTYPE_NONE);
     else if (kind == GC_SUGGESTION_MIX)
         put_mix(json, key, fits ? (enum gc_mix)suggestion->value : GC_MIX_NONE);
+    else if (kind == GC_SUGGESTION_OPTIMISER)
+        put_optimiser(json, key, fits ? (enum gc_optimiser)suggestion->value : GC_OPTIMISER_NONE);
+    else if (kind == GC_SUGGESTION_FLAG && suggestion->state != GC_SUGGESTION_NONE)
+        gc_json_write_bool(json, key, fits);
     else
         gc_json_write_maybe(json, key,
                             fits || (suggestion->state != GC_SUGGESTION_NONE && !may_be_none),
@@ -114,6 +128,11 @@ static void put_devices(struct gc_json *json, const struct gc_answer *answer)
     gc_json_end_array(json);
 }
 
+static bool is_step_peak(const struct gc_estimate *estimate)
+{
+    return estimate->step_bytes > estimate->backward_bytes;
+}
+
 /* Of all devices; a part of their overhead. */
 static uint64_t graph_bytes(const struct gc_estimate *estimate)
 {
@@ -126,7 +145,8 @@ static uint64_t graph_bytes(const struct gc_estimate *estimate)
 static void put_engine(struct gc_json *json, const struct gc_estimate *estimate)
 {
     const struct gc_engine_plan *plan = &estimate->plan;
-    gc_json_write_string(json, "mode", "inference");
+    gc_json_write_string(json, "mode",
+                         gc_training_is_asked(&estimate->training) ? "training" : "inference");
     gc_json_write_string(json, "engine", gc_engine_name(plan->engine));
     gc_json_write_bool(json, "engine_by_files", plan->by_files);
     gc_json_write_maybe(json, "step_tokens", plan->step_tokens > 0, plan->step_tokens);
@@ -136,6 +156,30 @@ static void put_engine(struct gc_json *json, const struct gc_estimate *estimate)
     put_mix(json, "weights_as", estimate->mix);
     gc_json_write_maybe(json, "gpu_layers", estimate->layer_count > 0, estimate->device_layers);
     gc_json_write_uint(json, "host_weight_bytes", estimate->host_weight_bytes);
+}
+
+/* null in an estimate of inference; its training_at_least_bytes is null where it is not known. */
+static void put_training(struct gc_json *json, const struct gc_estimate *estimate)
+{
+    const struct gc_training *training = &estimate->training;
+    const bool is_zero = training->zero_stage != GC_TRAINING_NO_ZERO;
+    gc_json_write_maybe(json, "training_at_least_bytes", estimate->training_at_least_bytes > 0,
+                        estimate->training_at_least_bytes);
+    if (!gc_training_is_asked(training)) {
+        gc_json_write_null(json, "training");
+        return;
+    }
+    gc_json_open_object(json, "training", GC_JSON_LINE);
+    gc_json_write_string(json, "optimiser", gc_optimiser_name(training->optimiser));
+    gc_json_write_bool(json, "mixed_precision", training->is_mixed);
+    gc_json_write_bool(json, "checkpointing", training->is_checkpointed);
+    gc_json_write_maybe(json, "zero_stage", is_zero, training->zero_stage);
+    gc_json_write_maybe(json, "lora_rank", training->lora_rank > 0, training->lora_rank);
+    gc_json_write_uint(json, "trained_parameters", estimate->trained_parameters);
+    gc_json_write_uint(json, "backward_bytes", estimate->backward_bytes);
+    gc_json_write_uint(json, "step_bytes", estimate->step_bytes);
+    gc_json_write_string(json, "peak_phase", is_step_peak(estimate) ? "step" : "backward");
+    gc_json_end_object(json);
 }
 
 static void put_warnings(struct gc_json *json, const struct gc_notes *notes)
@@ -157,6 +201,7 @@ void gc_present_members(struct gc_json *json, const struct gc_answer *answer)
     put_dtype(json, "dtype", estimate->dtype);
     put_dtype(json, "kv_dtype", estimate->kv_dtype);
     put_engine(json, estimate);
+    put_training(json, estimate);
     put_sizes(json, &estimate->total);
     put_fit(json, answer);
     put_unknown(json, estimate);
@@ -197,13 +242,28 @@ static void write_count(struct gc_writer *out, uint64_t count)
     gc_writer_char(out, units[unit]);
 }
 
+static void write_training(struct gc_writer *out, const struct gc_estimate *estimate)
+{
+    const struct gc_training *training = &estimate->training;
+    gc_writer_print(out, "\n  trained with %s%s%s", gc_optimiser_label(training->optimiser),
+                    training->is_mixed ? ", mixed precision" : "",
+                    training->is_checkpointed ? ", checkpointing" : "");
+    if (training->lora_rank > 0) {
+        gc_writer_print(out, "\n  adapters of rank %lu: ", training->lora_rank);
+        write_count(out, estimate->trained_parameters);
+        gc_writer_text(out, " parameters are trained");
+    }
+    if (training->zero_stage != GC_TRAINING_NO_ZERO)
+        gc_writer_print(out, "\n  ZeRO stage %u over %u devices, a batch on each",
+                        training->zero_stage, estimate->device_count);
+    gc_writer_text(out, "\n\n");
+}
+
 /* A model without layers has no engine's rules: a graph, or weights alone. */
-static void write_engine(struct gc_writer *out, const struct gc_estimate *estimate)
+static void write_inference(struct gc_writer *out, const struct gc_estimate *estimate)
 {
     const struct gc_engine_plan *plan = &estimate->plan;
     const uint64_t block = gc_engine_block_tokens(plan->engine);
-    if (estimate->mix != GC_MIX_NONE)
-        gc_writer_print(out, "\n  weights as %s", gc_mix_name(estimate->mix));
     if (estimate->device_layers <= estimate->layer_count)
         gc_writer_print(out, "\n  %lu of %lu layers on the GPU, the output being one",
                         estimate->device_layers, (uint64_t)estimate->layer_count + 1);
@@ -214,6 +274,9 @@ static void write_engine(struct gc_writer *out, const struct gc_estimate *estima
     if (estimate->layer_count > 0 && plan->step_tokens > 0)
         gc_writer_print(out, "\n  steps of %lu tokens, KV cache in blocks of %lu",
                         plan->step_tokens, block);
+    if (estimate->training_at_least_bytes > 0)
+        gc_writer_print(out, "\n  training takes at least %s, with AdamW; see --train",
+                        GC_TEXT_SIZE(estimate->training_at_least_bytes));
     gc_writer_text(out, "\n\n");
 }
 
@@ -235,7 +298,12 @@ static void write_head(struct gc_writer *out, const struct gc_answer *answer)
         gc_writer_print(out, ", KV cache %s", gc_dtype_name(estimate->kv_dtype));
     if (estimate->experts > 0)
         gc_writer_print(out, ", %lu of %lu experts", estimate->resident_experts, estimate->experts);
-    write_engine(out, estimate);
+    if (estimate->mix != GC_MIX_NONE)
+        gc_writer_print(out, "\n  weights as %s", gc_mix_name(estimate->mix));
+    if (gc_training_is_asked(&estimate->training))
+        write_training(out, estimate);
+    else
+        write_inference(out, estimate);
 }
 
 /* Rounded with a unit, then exact. */
@@ -252,6 +320,19 @@ static void write_row(struct gc_writer *out, const char *label, uint64_t bytes, 
     gc_writer_print(out, "%s\n", at_least ? "  at least" : "");
 }
 
+/* Of a training step, each with inputs and overhead as the peak has them. */
+static void write_phases(struct gc_writer *out, const struct gc_estimate *estimate)
+{
+    const uint64_t peak = gc_max_u64(estimate->backward_bytes, estimate->step_bytes);
+    const uint64_t device = estimate->devices[0].peak_bytes;
+    if (!gc_training_is_asked(&estimate->training))
+        return;
+    write_row(out, estimate->device_count > 1 ? "  passes, each device" : "  forward and backward",
+              device - (peak - estimate->backward_bytes), false);
+    write_row(out, estimate->device_count > 1 ? "  step, each device" : "  optimiser's step",
+              device - (peak - estimate->step_bytes), false);
+}
+
 static void write_parts(struct gc_writer *out, const struct gc_estimate *estimate)
 {
     for (unsigned part = 0; part < GC_ESTIMATE_PART_COUNT; part++) {
@@ -263,6 +344,7 @@ static void write_parts(struct gc_writer *out, const struct gc_estimate *estimat
     if (graph_bytes(estimate) > 0)
         write_row(out, "  CUDA graphs, by rule", graph_bytes(estimate), false);
     write_row(out, "peak", estimate->total.peak_bytes, estimate->unknown_parts != 0);
+    write_phases(out, estimate);
     if (estimate->host_weight_bytes > 0)
         write_row(out, "weights in host memory", estimate->host_weight_bytes, false);
 }
@@ -291,6 +373,10 @@ static void write_value(struct gc_writer *out, const char *unit, enum gc_suggest
         gc_writer_text(out, gc_dtype_name((enum gc_dtype)suggestion->value));
     else if (kind == GC_SUGGESTION_MIX)
         gc_writer_text(out, gc_mix_name((enum gc_mix)suggestion->value));
+    else if (kind == GC_SUGGESTION_OPTIMISER)
+        gc_writer_text(out, gc_optimiser_name((enum gc_optimiser)suggestion->value));
+    else if (kind == GC_SUGGESTION_FLAG)
+        gc_writer_text(out, "it fits");
     else
         gc_writer_print(out, "%lu%s%s", suggestion->value, unit,
                         suggestion->state == GC_SUGGESTION_ALL ? ", all" : "");
@@ -309,6 +395,7 @@ static void write_offer(struct gc_writer *out, const char *label, const char *un
     gc_writer_pad(out, OFFER_COLUMN);
     if (suggestion->state == GC_SUGGESTION_NOTHING_FITS)
         gc_writer_text(out, kind == GC_SUGGESTION_FEWEST ? "no number fits"
+                            : kind == GC_SUGGESTION_FLAG ? "it does not fit"
                                                          : "not even the smallest fits");
     else
         write_value(out, unit, kind, suggestion);

@@ -1,6 +1,6 @@
 /* One device's part of a model: some of the layers, or a part of each. */
-#include "core/estimator/checked.h"
 #include "core/estimator/estimator.h"
+#include "core/model/checked.h"
 
 #include <string.h>
 
@@ -158,6 +158,21 @@ static uint64_t all_bytes(struct device_view *view, const struct gc_weight_share
     const struct gc_mix_bytes bytes = bytes_of(view, share, section, layer);
     return gc_sum_add(&view->sum, gc_sum_add(&view->sum, bytes.dense, bytes.replicated),
                       bytes.expert);
+}
+
+enum gc_status gc_split_weight_bytes(const struct gc_estimator *estimator,
+                                     const struct gc_estimate_request *request, uint64_t *bytes)
+{
+    const struct gc_weights *weights = &estimator->weights;
+    struct device_view view = {
+        .estimator = estimator, .request = request, .layer_count = weights->layer_count};
+    *bytes = gc_sum_add(&view.sum, all_bytes(&view, &weights->embedding, GC_WEIGHT_EMBEDDING, 0),
+                        all_bytes(&view, &weights->first, GC_WEIGHT_EMBEDDING, 0));
+    *bytes = gc_sum_add(&view.sum, *bytes, all_bytes(&view, &weights->last, GC_WEIGHT_OUTPUT, 0));
+    for (uint32_t i = 0; i < weights->layer_count; i++)
+        *bytes = gc_sum_add(&view.sum, *bytes,
+                            all_bytes(&view, &weights->layers[i], GC_WEIGHT_LAYER, i));
+    return gc_sum_status(&view.sum);
 }
 
 /* Counted for the first device. */

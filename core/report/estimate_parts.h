@@ -2,10 +2,11 @@
 #ifndef GC_ESTIMATE_PARTS_H
 #define GC_ESTIMATE_PARTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum gc_estimate_part {
-#define GC_ESTIMATE_PART(name, label) GC_ESTIMATE_##name,
+#define GC_ESTIMATE_PART(name, ...) GC_ESTIMATE_##name,
 #include "core/report/estimate_parts.def"
 #undef GC_ESTIMATE_PART
     GC_ESTIMATE_PART_COUNT
@@ -13,6 +14,8 @@ enum gc_estimate_part {
 
 const char *gc_estimate_part_key(enum gc_estimate_part part);   /* "weight_bytes" */
 const char *gc_estimate_part_label(enum gc_estimate_part part); /* "weights" */
+/* Whether a part belongs to training, or to inference. */
+bool gc_estimate_part_is_of(enum gc_estimate_part part, bool training);
 
 struct gc_estimate_sizes {
     uint64_t parts[GC_ESTIMATE_PART_COUNT];

@@ -1,5 +1,6 @@
 /* gpucache estimate: the memory that a model needs, whether it fits, and options that fit. */
 #include "core/estimator/present.h"
+#include "core/estimator/train.h"
 #include "core/io/text.h"
 #include "tools/base/tool.h"
 #include "tools/estimate/calibration.h"
@@ -28,6 +29,9 @@ static int explain(const char *path, enum gc_status status, const struct gc_esti
 static int answer_estimator(const struct estimate_setup *setup, const char *path,
                             const struct gc_estimator *estimator, struct result *result)
 {
+    const char *why = gc_train_find_refusal(estimator, &setup->request);
+    if (why != NULL)
+        return tool_fail(&tool_command_estimate, "%s: %s", path, why);
     enum gc_status status = gc_estimator_run(estimator, &setup->request, &result->estimate);
     if (status != GC_OK)
         return explain(path, status, &result->estimate);
@@ -190,6 +194,13 @@ const struct tool_command tool_command_estimate = {
             "  --gpu-layers N         layers in device memory, the last ones, the output\n"
             "                         being one more; the others in host memory (all)\n"
             "  --resident-experts N   experts of each layer that stay on the device (all)\n"
+            "  --train OPTIMISER      training instead of inference: adamw, adamw-fused, sgd,\n"
+            "                         sgd-momentum, adafactor, adamw-8bit\n"
+            "  --mixed-precision      parameters in 32 bits, activations in 16 (autocast)\n"
+            "  --checkpointing        activations are computed again in the backward pass\n"
+            "  --zero 0|1|2|3         over --devices N, each with a batch: each has all; states\n"
+            "                         are divided; gradients too; parameters too\n"
+            "  --lora RANK            adapters of this rank are trained, nothing else\n"
             "  --overhead F           the sum is multiplied by it (1.1 with transformers,\n"
             "                         else 1)\n"
             "  --context-memory S     memory of a context on each device (300 MiB);\n"

@@ -1,4 +1,5 @@
 #include "tools/estimate/estimate_setup.h"
+#include "core/estimator/train.h"
 #include "core/io/text.h"
 #include "tools/estimate/calibration.h"
 #include "tools/estimate/context_memory.h"
@@ -25,6 +26,9 @@ struct texts {
     const char *utilisation;
     const char *gpu_layers;
     const char *calibration;
+    const char *train;
+    const char *zero;
+    const char *lora;
     struct tool_list dims;
 };
 
@@ -55,6 +59,7 @@ static int parse_counts(const struct tool_command *command, const struct texts *
                         struct gc_estimate_request *request)
 {
     uint64_t devices = 1;
+    uint64_t stage = GC_TRAINING_NO_ZERO;
     const struct count_rule rules[] = {
         {"--batch", texts->batch, 1, GC_ESTIMATE_COUNT_MAX, "an integer, 1 to 1000000000"},
         {"--seq-len", texts->seq_len, 1, UINT32_MAX, "an integer, 1 to 4294967295"},
@@ -62,16 +67,24 @@ static int parse_counts(const struct tool_command *command, const struct texts *
         {"--resident-experts", texts->experts, 0, UINT32_MAX, "an integer, 0 to 4294967295"},
         {"--gpu-layers", texts->gpu_layers, 0, GC_ARCH_LAYER_MAX + 1, "an integer, 0 to 1025"},
         {"--devices", texts->devices, 1, GC_ESTIMATE_DEVICE_MAX, "an integer, 1 to 64"},
+        {"--zero", texts->zero, 0, 3, "a stage: 0, 1, 2, 3"},
+        {"--lora", texts->lora, 1, GC_ESTIMATE_RANK_MAX, "a rank, an integer, 1 to 65536"},
     };
-    uint64_t *const fields[] = {&request->batch,         &request->seq_len,
-                                &request->chunk_tokens,  &request->resident_experts,
-                                &request->device_layers, &devices};
+    uint64_t *const fields[] = {&request->batch,
+                                &request->seq_len,
+                                &request->chunk_tokens,
+                                &request->resident_experts,
+                                &request->device_layers,
+                                &devices,
+                                &stage,
+                                &request->training.lora_rank};
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         const int status = parse_count(command, &rules[i], fields[i]);
         if (status != TOOL_DONE)
             return status;
     }
     request->device_count = (uint32_t)devices;
+    request->training.zero_stage = (uint32_t)stage;
     return TOOL_DONE;
 }
 
@@ -136,6 +149,10 @@ static int parse_words(const struct tool_command *command, const struct texts *t
             return tool_refuse(command, "--attention", texts->attention, attentions);
         request->scores_materialised = at == 1;
     }
+    if (texts->train != NULL)
+        request->training.optimiser = gc_optimiser_from_word(texts->train);
+    if (texts->train != NULL && !gc_training_is_asked(&request->training))
+        return tool_refuse(command, "--train", texts->train, gc_optimiser_names());
     return TOOL_DONE;
 }
 
@@ -300,7 +317,10 @@ static int check_use(const struct tool_command *command, const struct estimate_s
         return tool_usage(command, "--table accepts one model and no --calibrate");
     if (setup->report != NULL && setup->models.count > 1)
         return tool_usage(command, "--calibrate accepts one model");
-    return TOOL_DONE;
+    if (setup->table && gc_training_is_asked(&setup->request.training))
+        return tool_usage(command, "--table is of inference: it accepts no --train");
+    const char *why = gc_train_find_refusal(NULL, &setup->request);
+    return why != NULL ? tool_usage(command, "%s", why) : TOOL_DONE;
 }
 
 int estimate_setup_parse(const struct tool_command *command, int argc, char **argv,
@@ -329,6 +349,11 @@ int estimate_setup_parse(const struct tool_command *command, int argc, char **ar
         {.name = "--engine", .value = &texts.engine},
         {.name = "--utilisation", .value = &texts.utilisation},
         {.name = "--gpu-layers", .value = &texts.gpu_layers},
+        {.name = "--train", .value = &texts.train},
+        {.name = "--mixed-precision", .flag = &setup->request.training.is_mixed},
+        {.name = "--checkpointing", .flag = &setup->request.training.is_checkpointed},
+        {.name = "--zero", .value = &texts.zero},
+        {.name = "--lora", .value = &texts.lora},
         {.name = "--calibration", .value = &texts.calibration},
         {.name = "--calibrate", .value = &setup->report},
         {.name = "--output", .value = &setup->output},

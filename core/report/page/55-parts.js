@@ -52,7 +52,8 @@ function plan(report) {
 }
 
 const estimated = {weight_bytes: "weights", kv_cache_bytes: "KV cache", state_bytes: "state", activation_bytes: "activations",
-    attention_workspace_bytes: "attention workspace", input_bytes: "inputs", overhead_bytes: "overhead"};
+    attention_workspace_bytes: "attention workspace", gradient_bytes: "gradients", optimiser_state_bytes: "optimiser states",
+    saved_activation_bytes: "saved activations", loss_bytes: "logits and loss", temporary_bytes: "temporaries", input_bytes: "inputs", overhead_bytes: "overhead"};
 
 /* The estimate of GPUCACHE_MODEL beside the measured peak. */
 function estimate(report) {

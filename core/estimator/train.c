@@ -1,0 +1,314 @@
+/* Training of a model: the parts of one device. A step has two phases, of which the larger is the
+ * peak: the forward and backward pass, by the class's places (core/training/rows.h), and the
+ * optimiser's step with all gradients. Parameters and states are there in both. */
+#include "core/estimator/train.h"
+
+#include "core/estimator/estimator.h"
+#include "core/model/checked.h"
+
+#define BIT(part) (1U << (unsigned)(part))
+
+/* ---- what cannot be trained ---- */
+
+static bool is_half(enum gc_dtype dtype)
+{
+    return dtype == GC_DTYPE_F16 || dtype == GC_DTYPE_BF16;
+}
+
+static bool is_trained_in(enum gc_dtype dtype)
+{
+    return is_half(dtype) || dtype == GC_DTYPE_F32 || dtype == GC_DTYPE_F64;
+}
+
+static const char *refuse_inference(const struct gc_training *training)
+{
+    if (training->is_mixed)
+        return "--mixed-precision is of training: add --train OPTIMISER";
+    if (training->is_checkpointed)
+        return "--checkpointing is of training: add --train OPTIMISER";
+    if (training->zero_stage != GC_TRAINING_NO_ZERO)
+        return "--zero is of training: add --train OPTIMISER";
+    if (training->lora_rank > 0)
+        return "--lora is of training: add --train OPTIMISER";
+    return NULL;
+}
+
+/* Options of inference that have no meaning in training. */
+static const char *refuse_options(const struct gc_estimate_request *request)
+{
+    if (request->engine != GC_ENGINE_BY_FILES && request->engine != GC_ENGINE_TRANSFORMERS)
+        return "this --engine runs models and does not train them: --train accepts transformers";
+    if (request->split == GC_SPLIT_TENSOR)
+        return "--split is of inference: --train divides over --devices N by --zero 0, 1, 2 or 3";
+    if (request->device_layers != GC_ESTIMATE_ALL_LAYERS)
+        return "--gpu-layers is of inference: --train keeps all layers on the device";
+    if (request->resident_experts != GC_ESTIMATE_ALL_EXPERTS)
+        return "--resident-experts is of inference: --train keeps all experts on the device";
+    if (request->chunk_tokens > 0)
+        return "--chunk is of inference: --train computes whole sequences; --batch has fewer";
+    if (request->kv_dtype != GC_DTYPE_NONE)
+        return "--kv-dtype is of inference: --train keeps no KV cache";
+    if (request->mix != GC_MIX_NONE && request->training.lora_rank == 0)
+        return "quantised weights are not trained: --lora RANK trains adapters beside them";
+    return NULL;
+}
+
+static const char *refuse_devices(const struct gc_estimate_request *request)
+{
+    const uint32_t stage = request->training.zero_stage;
+    if (stage == GC_TRAINING_NO_ZERO && request->device_count > 1)
+        return "--train on several devices needs --zero 0, 1, 2 or 3: what is divided over them";
+    if (stage != GC_TRAINING_NO_ZERO && request->device_count < 2)
+        return "--zero divides over several devices: add --devices N, N from 2";
+    return NULL;
+}
+
+static const char *refuse_model(const struct gc_estimator *estimator,
+                                const struct gc_training *training)
+{
+    const enum gc_dtype dtype = estimator->weight_dtype;
+    if (estimator->is_gguf)
+        return "a GGUF file is for inference: --train accepts the model's safetensors or "
+               "configuration";
+    if (estimator->graph != NULL)
+        return "an ONNX graph is for inference: --train accepts safetensors or a configuration";
+    if (dtype != GC_DTYPE_NONE && !is_trained_in(dtype))
+        return "this --dtype is not trained in: --train accepts f32, f16, bf16 and f64";
+    if (training->is_mixed && dtype != GC_DTYPE_NONE && !is_half(dtype))
+        return "--mixed-precision computes in 16 bits: it accepts --dtype bf16 or f16";
+    if (estimator->parameters.elements == 0 || estimator->weights.is_quantised)
+        return estimator->weights.is_quantised
+                   ? "its weights are quantised: --train accepts floating-point weights"
+                   : "its parameters are unknown: --train needs tensors, or a known architecture";
+    if (training->lora_rank > 0 && estimator->lora.shape_count == 0)
+        return "it has no matrices in layers: --lora has nothing to adapt";
+    return NULL;
+}
+
+const char *gc_train_find_refusal(const struct gc_estimator *estimator,
+                                  const struct gc_estimate_request *request)
+{
+    const struct gc_training *training = &request->training;
+    if (!gc_training_is_asked(training))
+        return refuse_inference(training);
+    const char *why = refuse_options(request);
+    if (why == NULL)
+        why = refuse_devices(request);
+    return why == NULL && estimator != NULL ? refuse_model(estimator, training) : why;
+}
+
+/* ---- types and what is not known ---- */
+
+static uint64_t size_of(enum gc_dtype dtype)
+{
+    return gc_dtype_get_info(dtype)->block_bytes;
+}
+
+/* Of parameters that are kept in a type to compute in, or in 32 bits beside it. */
+static uint64_t parameter_bytes(const struct gc_training *training, enum gc_dtype dtype)
+{
+    return training->is_mixed && !gc_training_is_divided(training) ? sizeof(float) : size_of(dtype);
+}
+
+/* DeepSpeed's mixed precision has its parameters in 16 bits. */
+static struct gc_training_kind kind_of(const struct gc_training *training,
+                                       const struct gc_estimate_request *request,
+                                       enum gc_dtype dtype)
+{
+    const uint64_t bytes = parameter_bytes(training, dtype);
+    return (struct gc_training_kind){
+        .precision = bytes == size_of(dtype) ? (bytes == 2 ? 'p' : 'w') : 'm',
+        .attention = request->scores_materialised ? 'e' : 'a',
+        .checkpointing = training->is_checkpointed ? 'c' : 'n',
+        .parameters = training->lora_rank > 0 ? 'l' : 'f',
+    };
+}
+
+/* Adapters measured as whole training is: no less than they need. */
+static bool find_kind(const struct gc_training_rows *rows, struct gc_training_kind *kind)
+{
+    if (gc_training_rows_have(rows, kind))
+        return true;
+    kind->parameters = 'f';
+    return gc_training_rows_have(rows, kind);
+}
+
+static void note_rows(const struct gc_estimator *estimator,
+                      const struct gc_estimate_request *request, struct gc_estimate *estimate)
+{
+    const char *type = estimator->arch.type[0] != '\0' ? estimator->arch.type : "this type";
+    struct gc_training_kind kind = kind_of(&request->training, request, estimate->dtype);
+    const char asked = kind.parameters;
+    if (!find_kind(&estimator->training_rows, &kind)) {
+        estimate->unknown_parts |= GC_TRAIN_PASS_PARTS;
+        gc_notes_add(&estimate->notes, "training of ", type,
+                     estimator->training_rows.count > 0 ? " with these options" : "",
+                     " has not been measured: its activations are a lower bound", NULL);
+    } else if (!estimator->training_rows.is_exact) {
+        estimate->unknown_parts |= GC_TRAIN_PASS_PARTS;
+        gc_notes_add(&estimate->notes, "activations of ", type,
+                     " are measured without this class's own part: a lower bound", NULL);
+    } else if (kind.parameters != asked) {
+        gc_notes_add(&estimate->notes,
+                     "activations are those of training all parameters: adapters alone need less",
+                     NULL);
+    }
+}
+
+void gc_train_set_types(const struct gc_estimator *estimator,
+                        const struct gc_estimate_request *request, struct gc_estimate *estimate)
+{
+    const struct gc_training *training = &request->training;
+    estimate->kv_dtype = GC_DTYPE_NONE;
+    if (training->is_mixed && !is_half(estimate->dtype))
+        estimate->dtype = GC_DTYPE_BF16;
+    if (!is_trained_in(estimate->dtype)) {
+        estimate->dtype = GC_DTYPE_F32;
+        gc_notes_add(&estimate->notes,
+                     "the type of parameters is unknown: taken as f32; --dtype names one", NULL);
+    }
+    note_rows(estimator, request, estimate);
+    if (estimator->has_some_weights)
+        estimate->unknown_parts |= BIT(GC_ESTIMATE_gradient) | BIT(GC_ESTIMATE_optimiser_state);
+    if (estimator->lora.is_cut && training->lora_rank > 0) {
+        estimate->unknown_parts |= BIT(GC_ESTIMATE_gradient) | BIT(GC_ESTIMATE_optimiser_state);
+        gc_notes_add(&estimate->notes,
+                     "the model has matrices of too many shapes: adapters are a lower bound", NULL);
+    }
+}
+
+/* ---- one device ---- */
+
+static enum gc_status set_model(const struct gc_estimator *estimator,
+                                const struct gc_estimate_request *request, enum gc_dtype dtype,
+                                struct gc_training_model *model)
+{
+    const struct gc_training *training = &request->training;
+    const uint64_t element = training->is_mixed ? sizeof(float) : parameter_bytes(training, dtype);
+    *model = (struct gc_training_model){.trained = estimator->parameters,
+                                        .frozen_bytes = estimator->buffer_bytes};
+    enum gc_status status = gc_training_sums_retype(&model->trained, element);
+    if (status != GC_OK || training->lora_rank == 0)
+        return status;
+    struct gc_training_sums base = model->trained;
+    if (gc_training_is_divided(training))
+        status = gc_training_sums_retype(&base, size_of(dtype));
+    if (status == GC_OK && request->mix != GC_MIX_NONE)
+        status = gc_split_weight_bytes(estimator, request, &base.bytes);
+    if (status != GC_OK || !gc_add_u64(model->frozen_bytes, base.bytes, &model->frozen_bytes))
+        return GC_OVERFLOW;
+    model->frozen_elements = base.elements;
+    model->frozen_largest = gc_training_largest(&base, 1);
+    return gc_lora_sums(&estimator->lora, training->lora_rank, element, &model->trained);
+}
+
+/* What a request leaves to the model. */
+struct step {
+    enum gc_dtype dtype; /* of activations */
+    uint64_t seq_len;
+};
+
+static enum gc_status find_place(const struct gc_estimator *estimator,
+                                 const struct gc_estimate_request *request, const struct step *step,
+                                 const struct gc_training_need *need,
+                                 struct gc_training_place *place)
+{
+    const struct gc_training *training = &request->training;
+    const struct gc_frame_load load = {
+        .batch = request->batch,
+        .tokens = step->seq_len,
+        .element_bytes = size_of(step->dtype),
+        .shards = 1,
+        .rank = training->lora_rank,
+    };
+    struct gc_training_kind kind = kind_of(training, request, step->dtype);
+    *place = (struct gc_training_place){0};
+    if (find_kind(&estimator->training_rows, &kind))
+        return gc_training_rows_largest(&estimator->training_rows, &kind, &load, need->gradients,
+                                        gc_training_gradient_parts(training, request->device_count),
+                                        place);
+    /* What inference needs, training needs too. */
+    return gc_frames_bytes(&estimator->frames, &load, &place->work);
+}
+
+/* The two phases of a step on one device. */
+struct phases {
+    struct gc_training_need need;
+    struct gc_training_place place;
+    uint64_t trained_elements;
+    uint64_t backward_bytes;
+    uint64_t step_bytes;
+};
+
+static enum gc_status find_phases(const struct gc_estimator *estimator,
+                                  const struct gc_estimate_request *request,
+                                  const struct step *step, struct phases *phases)
+{
+    struct gc_sum sum = {false};
+    struct gc_training_model model;
+    const struct gc_training_need *need = &phases->need;
+    const struct gc_training_place *place = &phases->place;
+    enum gc_status status = set_model(estimator, request, step->dtype, &model);
+    if (status == GC_OK)
+        status =
+            gc_training_find_need(&request->training, &model, request->device_count, &phases->need);
+    phases->trained_elements = model.trained.elements;
+    if (status == GC_OK)
+        status = find_place(estimator, request, step, need, &phases->place);
+    if (status != GC_OK)
+        return status;
+    const uint64_t kept =
+        gc_sum_add(&sum, gc_sum_add(&sum, need->weights, need->states), need->buffers);
+    const uint64_t pass = gc_sum_add(&sum, gc_sum_add(&sum, place->saved, place->loss),
+                                     gc_sum_add(&sum, place->work, place->gradients));
+    phases->backward_bytes = gc_sum_add(&sum, kept, gc_sum_add(&sum, pass, need->backward));
+    phases->step_bytes = gc_sum_add(&sum, kept, gc_sum_add(&sum, need->gradients, need->step));
+    return gc_sum_status(&sum);
+}
+
+enum gc_status gc_train_device(const struct gc_estimator *estimator,
+                               const struct gc_estimate_request *request, uint32_t device,
+                               struct gc_estimate *estimate)
+{
+    struct phases phases;
+    uint64_t *parts = estimate->devices[device].parts;
+    const struct gc_training_need *need = &phases.need;
+    const struct step step = {estimate->dtype, estimate->seq_len};
+    const enum gc_status status = find_phases(estimator, request, &step, &phases);
+    estimate->overflowed = GC_ESTIMATE_saved_activation;
+    if (status != GC_OK)
+        return status;
+    const bool is_step = phases.step_bytes > phases.backward_bytes;
+    parts[GC_ESTIMATE_weight] = need->weights;
+    parts[GC_ESTIMATE_optimiser_state] = need->states;
+    parts[GC_ESTIMATE_gradient] = is_step ? need->gradients : phases.place.gradients;
+    parts[GC_ESTIMATE_saved_activation] = is_step ? 0 : phases.place.saved;
+    parts[GC_ESTIMATE_loss] = is_step ? 0 : phases.place.loss;
+    parts[GC_ESTIMATE_temporary] =
+        need->buffers + (is_step ? need->step : phases.place.work + need->backward);
+    estimate->trained_parameters = phases.trained_elements;
+    estimate->backward_bytes = phases.backward_bytes;
+    estimate->step_bytes = phases.step_bytes;
+    return GC_OK;
+}
+
+uint64_t gc_train_least_bytes(const struct gc_estimator *estimator,
+                              const struct gc_estimate_request *request,
+                              const struct gc_estimate *estimate)
+{
+    struct phases phases;
+    struct gc_estimate_request training;
+    const struct step step = {estimate->dtype, estimate->seq_len};
+    gc_estimate_request_init(&training);
+    training.batch = request->batch;
+    training.scores_materialised = request->scores_materialised;
+    training.training.optimiser = GC_OPTIMISER_ADAMW_FUSED;
+    training.training.is_checkpointed = true;
+    if (!is_trained_in(step.dtype) || gc_train_find_refusal(estimator, &training) != NULL)
+        return 0;
+    struct gc_training_kind kind = kind_of(&training.training, &training, step.dtype);
+    training.training.is_checkpointed = gc_training_rows_have(&estimator->training_rows, &kind);
+    if (find_phases(estimator, &training, &step, &phases) != GC_OK)
+        return 0;
+    return gc_max_u64(phases.backward_bytes, phases.step_bytes);
+}

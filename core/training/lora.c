@@ -1,0 +1,71 @@
+#include "core/training/lora.h"
+
+#include "core/io/text.h"
+#include "core/model/checked.h"
+
+#include <string.h>
+
+/* "model.layers.3.…": a part is a number. Experts have a number of their own behind their name. */
+static bool is_in_layer(const char *name)
+{
+    for (const char *at = name; at != NULL; at = strchr(at, '.')) {
+        at += *at == '.';
+        const size_t digits = strspn(at, "0123456789");
+        if (digits > 0 && (at[digits] == '.' || at[digits] == '\0'))
+            return strstr(name, ".experts.") == NULL;
+    }
+    return false;
+}
+
+static bool is_target(const struct gc_model_tensor *tensor)
+{
+    return tensor->dim_count == 2 && tensor->alias_of == GC_MODEL_NONE &&
+           gc_text_ends_with(tensor->name, ".weight") && gc_training_is_parameter(tensor) &&
+           !gc_training_is_embedding(tensor->name) && is_in_layer(tensor->name);
+}
+
+static void add_shape(struct gc_lora *lora, const uint64_t *dims)
+{
+    for (uint32_t i = 0; i < lora->shape_count; i++) {
+        struct gc_lora_shape *shape = &lora->shapes[i];
+        if (shape->rows == dims[0] && shape->columns == dims[1]) {
+            shape->count++;
+            return;
+        }
+    }
+    if (lora->shape_count == GC_LORA_SHAPE_MAX) {
+        lora->is_cut = true;
+        return;
+    }
+    lora->shapes[lora->shape_count++] = (struct gc_lora_shape){dims[0], dims[1], 1};
+}
+
+void gc_lora_read(const struct gc_model *model, struct gc_lora *lora)
+{
+    memset(lora, 0, sizeof(*lora));
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        if (is_target(&model->tensors[i]))
+            add_shape(lora, model->tensors[i].dims);
+    }
+}
+
+enum gc_status gc_lora_sums(const struct gc_lora *lora, uint64_t rank, uint64_t element_bytes,
+                            struct gc_training_sums *sums)
+{
+    memset(sums, 0, sizeof(*sums));
+    for (uint32_t i = 0; i < lora->shape_count; i++) {
+        const struct gc_lora_shape *shape = &lora->shapes[i];
+        const uint64_t widths[] = {shape->columns, shape->rows};
+        for (unsigned side = 0; side < sizeof(widths) / sizeof(widths[0]); side++) {
+            struct gc_sum sum = {false};
+            const struct gc_training_tensor tensor = {
+                .elements = gc_sum_mul(&sum, rank, widths[side]),
+                .factored = gc_sum_add(&sum, rank, widths[side]),
+                .element_bytes = element_bytes,
+            };
+            if (sum.overflowed || gc_training_sums_add(sums, &tensor, shape->count) != GC_OK)
+                return GC_OVERFLOW;
+        }
+    }
+    return GC_OK;
+}
