@@ -672,6 +672,17 @@ static void set_unknown(const struct gc_estimator *estimator,
         add_unknown_model(estimate);
 }
 
+static void set_training_at_least(const struct gc_estimator *estimator,
+                                  const struct gc_estimate_request *request,
+                                  struct gc_estimate *estimate)
+{
+    struct gc_estimate_request training;
+    gc_estimate_request_init(&training);
+    training.batch = request->batch;
+    training.scores_materialised = request->scores_materialised;
+    estimate->training_at_least_bytes = gc_train_least_bytes(estimator, &training, estimate);
+}
+
 enum gc_status gc_estimator_run(const struct gc_estimator *estimator,
                                 const struct gc_estimate_request *request,
                                 struct gc_estimate *estimate)
@@ -687,6 +698,6 @@ enum gc_status gc_estimator_run(const struct gc_estimator *estimator,
     status = run_devices(estimator, request, estimate);
     set_coverage(estimate);
     if (!gc_training_is_asked(&request->training))
-        estimate->training_at_least_bytes = gc_train_least_bytes(estimator, request, estimate);
+        set_training_at_least(estimator, request, estimate);
     return status;
 }

@@ -297,11 +297,8 @@ uint64_t gc_train_least_bytes(const struct gc_estimator *estimator,
                               const struct gc_estimate *estimate)
 {
     struct phases phases;
-    struct gc_estimate_request training;
+    struct gc_estimate_request training = *request;
     const struct step step = {estimate->dtype, estimate->seq_len};
-    gc_estimate_request_init(&training);
-    training.batch = request->batch;
-    training.scores_materialised = request->scores_materialised;
     training.training.optimiser = GC_OPTIMISER_ADAMW_FUSED;
     training.training.is_checkpointed = true;
     if (!is_trained_in(step.dtype) || gc_train_find_refusal(estimator, &training) != NULL)
