@@ -6,6 +6,7 @@
 
 #include "core/estimator/fit.h"
 #include "core/estimator/present.h"
+#include "core/estimator/train.h"
 #include "core/model/model.h"
 
 #include <fcntl.h>
@@ -151,36 +152,63 @@ static struct gc_estimate_request request_for(const struct gc_model *model, cons
     return request;
 }
 
+/* A training run that follows from them. */
+static struct gc_estimate_request training_for(const struct gc_model *model)
+{
+    const uint32_t metas = model->meta_count;
+    const uint32_t tensors = model->tensor_count;
+    struct gc_estimate_request request;
+    gc_estimate_request_init(&request);
+    request.batch = tensors % 5 + 1;
+    request.training.optimiser = (enum gc_optimiser)(tensors % GC_OPTIMISER_COUNT);
+    request.training.is_mixed = metas % 2 == 0;
+    request.training.is_checkpointed = metas % 3 == 0;
+    request.training.lora_rank = tensors % 3;
+    if (metas % 4 > 0) {
+        request.device_count = metas % 4 + 1;
+        request.training.zero_stage = tensors % (GC_TRAINING_ZERO_MAX + 1);
+    }
+    return request;
+}
+
 /* Whatever a file holds, its estimate adds up, or an error names the part that does not. */
-static void estimate_model(const struct gc_model *model, enum gc_dtype dtype)
+static void estimate_request(const struct gc_model *model, const struct gc_estimator *estimator,
+                             const struct gc_estimate_request *request)
 {
     static struct gc_estimate estimate;
-    static uint64_t memory[GC_ESTIMATE_DEVICE_MAX];
-    struct gc_estimator *estimator;
     struct gc_estimate_budget budget;
     struct gc_suggestions suggestions;
     struct gc_fit fit;
     uint64_t sum = 0;
-    if (gc_estimator_open(model, dtype, &estimator) != GC_OK)
-        return;
-    for (unsigned i = 0; i < GC_ESTIMATE_DEVICE_MAX; i++)
-        memory[i] = UINT64_C(1) << 33;
-    const struct gc_estimate_request request = request_for(model, memory);
-    const enum gc_status status = gc_estimator_run(estimator, &request, &estimate);
+    const enum gc_status status = gc_estimator_run(estimator, request, &estimate);
     must(status == GC_OK || status == GC_OVERFLOW);
     for (unsigned part = 0; status == GC_OK && part < GC_ESTIMATE_PART_COUNT; part++)
         sum += estimate.total.parts[part];
     must(status != GC_OK || sum == estimate.total.peak_bytes);
-    gc_fit_set_budget(&budget, memory[0]);
-    must(gc_fit_suggest(estimator, &request, &budget, &suggestions) == GC_OK);
-    if (status == GC_OK) {
-        gc_fit_check(&estimate, &budget, &fit);
+    gc_fit_set_budget(&budget, UINT64_C(1) << 33);
+    gc_fit_check(&estimate, &budget, &fit);
+    must(gc_fit_suggest(estimator, request, &budget, &suggestions) == GC_OK);
+    if (status == GC_OK)
         look_at_answer(&(struct gc_answer){.model = model->path,
                                            .estimate = &estimate,
                                            .fit = &fit,
                                            .budget = &budget,
                                            .suggestions = &suggestions});
-    }
+}
+
+static void estimate_model(const struct gc_model *model, enum gc_dtype dtype)
+{
+    static uint64_t memory[GC_ESTIMATE_DEVICE_MAX];
+    struct gc_estimator *estimator;
+    if (gc_estimator_open(model, dtype, &estimator) != GC_OK)
+        return;
+    for (unsigned i = 0; i < GC_ESTIMATE_DEVICE_MAX; i++)
+        memory[i] = UINT64_C(1) << 33;
+    const struct gc_estimate_request request = request_for(model, memory);
+    const struct gc_estimate_request training = training_for(model);
+    estimate_request(model, estimator, &request);
+    if (gc_train_find_refusal(estimator, &training) == NULL)
+        estimate_request(model, estimator, &training);
     gc_estimator_close(estimator);
 }
 

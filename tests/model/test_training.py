@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""The peak of training against torch's MemTracker: published sizes with their optimisers, precisions, attention, checkpointing
+and adapters, recorded by tests/model/training.py in training.json. Prints a row for each size, measured beside estimated, and
+for any that is off. Optimisers that the tool does not have are left out."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+TOOL = os.path.join(os.environ.get("BUILD_DIR", os.path.join(ROOT, "build")), "gpucache")
+RECORDED = os.environ.get("TRAINING_JSON", os.path.join(HERE, "training.json"))
+MOST_OFF = 0.10
+OPTIMISERS = {"adamw": "adamw", "adamw_fused": "adamw-fused", "sgd": "sgd", "sgd_momentum": "sgd-momentum", "adafactor_transformers": "adafactor"}
+PRECISIONS = {"p": ["--dtype", "bf16"], "w": ["--dtype", "f32"], "m": ["--dtype", "bf16", "--mixed-precision"]}
+count = 0
+failed = 0
+
+
+def check(name, problems):
+    """One TAP line; the test passes if there are no problems."""
+    global count, failed
+    count += 1
+    failed += bool(problems)
+    print(f"{'not ok' if problems else 'ok'} {count} - {name}")
+    for problem in problems[:20]:
+        print(f"# {problem}")
+
+
+def run(config, *options):
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        return subprocess.run([TOOL, "estimate", folder, "--json", *options], capture_output=True, text=True, check=False)
+
+
+def estimate(config, *options):
+    done = run(config, *options)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip())
+    return json.loads(done.stdout)
+
+
+def options_of(case):
+    options = ["--train", OPTIMISERS[case["optimizer"]], "--batch", str(case["batch"]), *PRECISIONS[case["precision"]],
+               "--attention", "full" if case["attention"] == "e" else "flash", "--overhead", "1", "--context-memory", "0"]
+    if case["tokens"]:
+        options += ["--seq-len", str(case["tokens"])]
+    if case["checkpointing"]:
+        options.append("--checkpointing")
+    if case["lora"]:
+        options += ["--lora", str(case["lora"])]
+    return options
+
+
+def row(case, answer):
+    flags = case["precision"] + case["attention"] + ("c" if case["checkpointing"] else "n") + (f" rank {case['lora']}" if case["lora"] else "")
+    return (f"{case['name']:22} {case['batch']:3} x {case['tokens']:5} {case['optimizer']:22} {flags:11} measured {case['peak_bytes'] / 2**30:8.2f} GiB"
+            f" estimated {answer['peak_bytes'] / 2**30:8.2f}  {answer['peak_bytes'] / case['peak_bytes']:6.3f}")
+
+
+def recorded():
+    with open(RECORDED, encoding="utf-8") as file:
+        cases = [case for case in json.load(file) if case["optimizer"] in OPTIMISERS]
+    off, told, parts, ratios = [], [], [], {}
+    for case in cases:
+        answer = estimate(case["config"], *options_of(case))
+        ratio = answer["peak_bytes"] / case["peak_bytes"]
+        ratios.setdefault(case["name"], []).append((ratio, row(case, answer)))
+        if abs(ratio - 1) > MOST_OFF:
+            off.append(row(case, answer))
+        if answer["lower_bounds"]:
+            told.append(f"{row(case, answer)} {answer['lower_bounds']}")
+        kept = {"states": answer["optimiser_state_bytes"], "parameters": answer["weight_bytes"]}
+        parts += [f"{row(case, answer)} {part}: {kept[part]}, measured {case['parts'][part]}" for part in kept
+                  if abs(kept[part] - case["parts"][part]) > 0.01 * case["parts"][part] + (1 << 20)]
+    for its in ratios.values():
+        print(f"# {max(its, key=lambda one: abs(one[0] - 1))[1]}  the worst of {len(its)}")
+    check(f"{len(cases)} peaks within {MOST_OFF:.0%}", off)
+    check("none is a lower bound", told)
+    check("parameters and states as kept", parts)
+
+
+LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 4,
+         "num_attention_heads": 16, "vocab_size": 1000, "torch_dtype": "bfloat16", "max_position_embeddings": 512}
+ELEMENTS = 2 * 1000 * 1024 + 4 * (4 * 1024 * 1024 + 3 * 1024 * 4096 + 2 * 1024) + 1024
+
+
+def others():
+    """What is told without --train, a class that was not measured, options that contradict each other."""
+    answer = estimate(LLAMA)
+    problems = []
+    if answer["mode"] != "inference" or answer["training"] is not None or answer["training_at_least_bytes"] < 8 * ELEMENTS:
+        problems.append(str({key: answer[key] for key in ("mode", "training", "training_at_least_bytes")}))
+    check("without --train: inference, and what training would take", problems)
+    strange = estimate({**LLAMA, "architectures": ["CohereForCausalLM"], "model_type": "cohere"}, "--train", "adamw")
+    wanted = {"weight_bytes": 2 * strange["parameters"], "optimiser_state_bytes": 4 * strange["parameters"]}
+    problems = [f"{key}: {strange[key]}" for key, value in wanted.items() if strange[key] != value]
+    if "saved_activation_bytes" not in strange["lower_bounds"] or not any("cohere" in text for text in strange["warnings"]):
+        problems.append(f"{strange['lower_bounds']} {strange['warnings']}")
+    check("a class that was not measured: a lower bound by name, its states exact", problems)
+    problems = []
+    for options, word in ((["--zero", "2"], "--train"), (["--lora", "8"], "--train"), (["--train", "adam"], "adamw-fused"),
+                          (["--train", "sgd", "--zero", "2"], "--devices"), (["--train", "sgd", "--devices", "2"], "--zero"),
+                          (["--train", "sgd", "--engine", "vllm"], "transformers"), (["--train", "sgd", "--gpu-layers", "1"], "--gpu-layers"),
+                          (["--train", "sgd", "--resident-experts", "1"], "--resident-experts"), (["--train", "sgd", "--chunk", "1"], "--chunk"),
+                          (["--train", "sgd", "--kv-dtype", "f8"], "--kv-dtype"), (["--train", "sgd", "--dtype", "nf4"], "--lora"),
+                          (["--train", "sgd", "--dtype", "f8"], "bf16"), (["--train", "sgd", "--mixed-precision", "--dtype", "f32"], "bf16"),
+                          (["--train", "sgd", "--table"], "--train"), (["--train", "sgd", "--split", "tensor"], "--split")):
+        done = run(LLAMA, *options)
+        if done.returncode not in (1, 2) or word not in done.stderr or done.stdout:
+            problems.append(f"{options}: {done.returncode} {done.stderr}")
+    check("options that contradict each other", problems)
+
+
+def offers():
+    """Each value that is offered fits, and where it is a largest or smallest, the next does not."""
+    problems = []
+    base = ["--seq-len", "512", "--context-memory", "0"]
+    load = {"--train": "adamw", "--batch": "4"}
+    need = estimate(LLAMA, *base, *[word for pair in load.items() for word in pair])["peak_bytes"]
+
+    def tried(part, options):
+        given = {**load, **dict(zip(options[::2], options[1::2]))}
+        flags = [word for pair in given.items() for word in pair if word]
+        return run(LLAMA, *base, *flags, "--budget", str(int(need * part)))
+
+    for part in (0.95, 0.9, 0.6, 0.45):
+        done = tried(part, [])
+        answer = json.loads(done.stdout)
+        tries = [(["--batch", str(answer["largest_batch"])], ["--batch", str(answer["largest_batch"] + 1)])] if answer["largest_batch"] else []
+        if answer["checkpointing_fits"]:
+            tries.append((["--checkpointing", ""], None))
+        if answer["fitting_optimiser"]:
+            tries.append((["--train", answer["fitting_optimiser"]], None))
+        devices, rank = answer["fewest_devices_zero"], answer["largest_lora_rank"]
+        if devices:
+            fewer = ["--devices", str(devices - 1), "--zero", "3"] if devices > 2 else None
+            tries.append((["--devices", str(devices), "--zero", "3"], fewer))
+        if rank:
+            tries.append((["--lora", str(rank)], ["--lora", str(rank + 1)] if rank < 1024 else None))
+        for good, bad in tries:
+            if tried(part, good).returncode != 0:
+                problems.append(f"{part}: {good} does not fit")
+            if bad and tried(part, bad).returncode != 3:
+                problems.append(f"{part}: {bad} fits as well")
+        if not tries:
+            problems.append(f"{part}: no offers")
+    check("values that fit", problems)
+
+
+if __name__ == "__main__":
+    recorded()
+    others()
+    offers()
+    print(f"1..{count}")
+    sys.exit(1 if failed else 0)
