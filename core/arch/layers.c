@@ -464,18 +464,11 @@ static void set_widths(const struct gc_arch *arch, struct gc_layers *layers)
         layers->unknown |= GC_UNKNOWN_VOCAB;
 }
 
-/* Without a width these have four times the hidden size, as in their configuration classes. */
-static bool is_fourfold(const struct gc_arch *arch)
-{
-    return is_type(arch, "gpt2, gptj, gpt_neo, gpt_bigcode, codegen, falcon, RefinedWeb, "
-                         "RefinedWebModel, bloom, mpt");
-}
-
 static void set_intermediate(const struct gc_arch *arch, struct gc_layers *layers)
 {
     for (uint32_t i = 0; i < layers->count; i++) {
         struct gc_layer *layer = &layers->items[i];
-        uint64_t width = is_fourfold(arch) ? 4 * layers->hidden : 0;
+        uint64_t width = 0;
         if (gc_arch_layer_number(arch, GC_ARCH_INTERMEDIATE, i, &width) && width == 0)
             layer->dense = false; /* DeciLM: layers without a feed-forward part */
         layer->intermediate = (uint32_t)width;

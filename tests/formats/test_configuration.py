@@ -155,6 +155,33 @@ def files_against_configuration(folder):
         tap.equal((got["weight_bytes"], has_note(got, "parameters, the configuration")), (at, bool(extra)), got["warnings"])
 
 
+# Classes that take four times the hidden size where no width is given: their configurations, and the key of the width.
+FOURFOLD = [
+    ("GPT2LMHeadModel", "gpt2", "n_inner", {"n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024}),
+    ("GPTJForCausalLM", "gptj", "n_inner", {"n_embd": 512, "n_head": 8, "n_layer": 4, "n_positions": 2048, "rotary_dim": 64}),
+    ("GPTNeoForCausalLM", "gpt_neo", "intermediate_size", {"hidden_size": 512, "num_heads": 8}),
+    ("GPTBigCodeForCausalLM", "gpt_bigcode", "n_inner", {"n_embd": 512, "n_head": 8, "n_layer": 4, "n_positions": 2048}),
+    ("CodeGenForCausalLM", "codegen", "n_inner", {"n_embd": 512, "n_head": 8, "n_layer": 4, "n_positions": 2048, "rotary_dim": 32}),
+    ("BloomForCausalLM", "bloom", "", {"hidden_size": 512, "n_head": 8, "n_layer": 4}),
+    ("MptForCausalLM", "mpt", "", {"d_model": 512, "n_heads": 8, "n_layers": 4, "max_seq_len": 2048}),
+    ("FalconForCausalLM", "falcon", "ffn_hidden_size", {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}),
+]
+
+
+def widths_by_class(folder):
+    """A width that the configuration leaves out is the class's own, for weights and for activations by any engine."""
+    for name, kind, key, values in FOURFOLD:
+        config = {"architectures": [name], "model_type": kind, "vocab_size": 1000, "torch_dtype": "bfloat16", **values}
+        hidden = next(config[word] for word in ("n_embd", "hidden_size", "d_model") if word in config)
+        for engine in ("transformers", "vllm"):
+            absent = estimate(put(folder, "config.json", config), "--engine", engine)
+            tap.equal(absent["lower_bounds"], [], f"{kind}: {absent['warnings']}")
+            given = estimate(put(folder, "config.json", {**config, **({key: 4 * hidden} if key else {})}), "--engine", engine)
+            less = estimate(put(folder, "config.json", {**config, **({key: hidden} if key else {})}), "--engine", engine)
+            tap.equal(absent["peak_bytes"], given["peak_bytes"], f"{kind} {engine}")
+            tap.equal(absent["weight_bytes"] > less["weight_bytes"], bool(key), kind)
+
+
 def shared_configurations(_):
     """The published and generated configurations beside the project, against transformers' own bytes."""
     try:
@@ -184,4 +211,5 @@ def shared_configurations(_):
 TARGET = 0.9
 
 if __name__ == "__main__":
-    sys.exit(tap.run([published, never_silent, quantised, index_alone, header_alone, files_against_configuration, shared_configurations]))
+    sys.exit(tap.run([published, never_silent, quantised, index_alone, header_alone, files_against_configuration, widths_by_class,
+                      shared_configurations]))

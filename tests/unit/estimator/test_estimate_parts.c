@@ -101,7 +101,7 @@ static void falcon(void **state)
     (void)state;
     make(GC_ARCH_NAMES_HF, "model_type=falcon num_hidden_layers=32 hidden_size=4544 "
                            "num_attention_heads=71 num_kv_heads=71 multi_query=true "
-                           "new_decoder_architecture=false vocab_size=65024");
+                           "new_decoder_architecture=false ffn_hidden_size=18176 vocab_size=65024");
     assert_int_equal(layers.unknown, 0);
     assert_int_equal(kv_bytes(&work), 32 * 2 * 64 * 2);
     make(GC_ARCH_NAMES_HF, "model_type=falcon num_hidden_layers=60 hidden_size=8192 "
