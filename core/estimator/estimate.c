@@ -643,12 +643,14 @@ static void note_halved(struct gc_estimate *estimate)
 static void set_dtypes(const struct gc_estimator *estimator,
                        const struct gc_estimate_request *request, struct gc_estimate *estimate)
 {
-    const enum gc_dtype asked =
-        request->dtype != GC_DTYPE_NONE ? request->dtype : estimator->weight_dtype;
+    const bool is_mixed = request->mix != GC_MIX_NONE; /* in place of a type */
+    const enum gc_dtype asked = is_mixed                          ? GC_DTYPE_NONE
+                                : request->dtype != GC_DTYPE_NONE ? request->dtype
+                                                                  : estimator->weight_dtype;
     set_dtype(estimator, asked, estimate);
     if (!gc_training_is_asked(&request->training))
         set_kv_dtype(estimator, request, asked, estimate);
-    if (asked == GC_DTYPE_NONE && estimate->dtype == GC_DTYPE_F32)
+    if (asked == GC_DTYPE_NONE && !is_mixed && estimate->dtype == GC_DTYPE_F32)
         note_halved(estimate);
 }
 

@@ -340,7 +340,8 @@ static bool is_even(const struct gc_estimator *estimator, uint32_t devices)
     return true;
 }
 
-/* More devices are as the last of the request's. */
+/* More devices are as the last of the request's. Fewer than the request's may do with another
+ * split. */
 static struct gc_suggestion suggest_devices(const struct gc_estimator *estimator,
                                             const struct gc_estimate_request *request,
                                             const struct gc_estimate_budget *budget,
@@ -362,7 +363,8 @@ static struct gc_suggestion suggest_devices(const struct gc_estimator *estimator
     const uint32_t most = split == GC_SPLIT_TENSOR ? GC_ESTIMATE_DEVICE_MAX
                                                    : (uint32_t)gc_min_u64(GC_ESTIMATE_DEVICE_MAX,
                                                                           estimator->layers.count);
-    for (uint32_t count = request->device_count + 1; count <= most; count++) {
+    const uint32_t least = split == request->split ? request->device_count + 1 : 1;
+    for (uint32_t count = least; count <= most; count++) {
         changed.device_count = count;
         if (split == GC_SPLIT_TENSOR && !is_even(estimator, count))
             continue;

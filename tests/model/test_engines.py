@@ -3,6 +3,7 @@
 Prints TAP."""
 import json
 import os
+import random
 import struct
 import subprocess
 import sys
@@ -78,6 +79,22 @@ GEMMA = LLAMA | {"model_type": "gemma3_text", "architectures": ["Gemma3ForCausal
 GPT_OSS = LLAMA | {"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"], "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 4,
                    "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128, "max_position_embeddings": 131072,
                    "layer_types": ["sliding_attention", "full_attention"] * 2, "num_local_experts": 4, "num_experts_per_tok": 4}
+ALONE = {
+    "deepseek-v2": {"model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": 2048,
+                    "intermediate_size": 10944, "moe_intermediate_size": 1408, "num_hidden_layers": 27, "num_attention_heads": 16, "num_key_value_heads": 16,
+                    "kv_lora_rank": 512, "q_lora_rank": None, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 64,
+                    "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "vocab_size": 102400, "max_position_embeddings": 163840},
+    "mamba2": {"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": 4096, "num_hidden_layers": 64,
+               "num_heads": 128, "head_dim": 64, "n_groups": 8, "state_size": 128, "vocab_size": 32768},
+    "t5": {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "torch_dtype": "float32", "d_model": 1024, "d_ff": 4096, "d_kv": 64,
+           "num_heads": 16, "num_layers": 24, "vocab_size": 32128, "is_encoder_decoder": True},
+    "bert": {"model_type": "bert", "architectures": ["BertForMaskedLM"], "torch_dtype": "float32", "hidden_size": 768, "intermediate_size": 3072,
+             "num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 30522, "max_position_embeddings": 512},
+    "llava": {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "torch_dtype": "float16",
+              "text_config": {"model_type": "llama", "vocab_size": 32064},
+              "vision_config": {"model_type": "clip_vision_model", "hidden_size": 1024, "image_size": 336, "intermediate_size": 4096, "num_attention_heads": 16,
+                                "num_hidden_layers": 24, "patch_size": 14, "projection_dim": 768}}}
+SEED, ROUNDS = int(os.environ.get("SEED", "18")), int(os.environ.get("ROUNDS", "60"))
 
 # GB of the files of Meta-Llama-3-8B-Instruct that bartowski published, made with an importance matrix: IQ4_XS is then smaller.
 LLAMA_FILES = {"Q8_0": 8.54, "Q6_K": 6.60, "Q5_K_M": 5.73, "Q5_K_S": 5.60, "Q4_K_M": 4.92, "Q4_K_S": 4.69, "Q4_0": 4.66, "IQ4_XS": 4.45, "Q3_K_L": 4.32,
@@ -213,29 +230,98 @@ def replaced(options, changed):
     return kept
 
 
+# Widest first. The engine decides which of them are offered.
+KV_TYPES = ("f16", "q8_0", "f8_e4m3", "q5_1", "q5_0", "q4_1", "q4_0")
+FILES = {True: ("Q8_0", "Q6_K", "Q5_K_M", "Q5_K_S", "Q4_K_M", "Q4_K_S", "Q4_0", "IQ4_XS", "Q3_K_L", "Q3_K_M", "Q3_K_S", "Q2_K"),
+         False: ("fp8", "awq", "gptq", "nf4")}
+
+
+def beyond(key, value, answer):
+    """The value that is one further, which must not fit; None: there is none."""
+    if key in ("fitting_kv_dtype", "fitting_weights"):
+        names = KV_TYPES if key == "fitting_kv_dtype" else FILES[answer["engine"] == "llama.cpp"]
+        at = names.index(value)
+        return names[at - 1] if at > 0 else None
+    if key == "fewest_devices_layers":
+        return value - 1
+    return value + 1 if isinstance(value, int) and not key.startswith("fewest") else None
+
+
+def is_offered(key, name, answer, whole):
+    """Whether the engine has the type, and it is smaller than the model's own."""
+    if key == "fitting_weights":
+        return whole["weight_bytes"] < answer["weight_bytes"]
+    if key == "fitting_kv_dtype":
+        is_f8 = name == "f8_e4m3"
+        has = not is_f8 if answer["engine"] == "llama.cpp" else answer["engine"] == "transformers" or name in ("f8_e4m3", "f16")
+        return has and whole["kv_cache_bytes"] < answer["kv_cache_bytes"]
+    return True
+
+
 def check_offers(path, options, budget, seen):
-    """Each offer of a run that does not fit, run again: it fits, and the next number does not."""
+    """Each offer of a run, run again: it fits, and the next one does not."""
     problems = []
-    options = [*options, "--budget", str(budget)]
+    options = [*map(str, options), "--budget", str(budget)]
     status, answer = run(path, *options)
-    if status != 3:
+    if status not in (0, 3):
         return [f"exit status {status}"]
     for key, names in OFFERS.items():
         value = answer[key]
-        if value is None or value == 0:
+        if value is None or (value == 0 and key != "resident_experts_per_layer") or (status == 0 and key == "fitting_kv_dtype"):
             continue
         seen[key] = seen.get(key, 0) + 1
         base = replaced(options, names)
         again, better = run(path, *base, *names, value)
         if again != 0 or not better["fits"]:
             problems.append(f"{key} {value}: exit status {again}")
-        beyond = value - 1 if key.startswith("fewest") else value + 1 if isinstance(value, int) else None
-        is_all = key == "largest_seq_len" and value == 8192
-        if key == "fewest_devices_tensor" or is_all or not beyond:
+        further = beyond(key, value, answer)
+        if not further:
             continue
-        if run(path, *base, *names, beyond)[0] != 3:
-            problems.append(f"{key}: {beyond} fits as well as {value}")
+        next_status, whole = run(path, *base, *names, further)
+        is_all = (key == "largest_seq_len" and value == answer_positions(path)) or (key == "resident_experts_per_layer" and value == answer["experts_per_layer"])
+        if next_status == 0 and not is_all and is_offered(key, further, answer, whole):
+            problems.append(f"{key}: {further} fits as well as {value}")
     return problems
+
+
+def answer_positions(path):
+    """The model's largest context."""
+    return run(path)[1]["seq_len"]
+
+
+def alone(base):
+    """Configurations without weights: latent attention, states, encoder and decoder, an encoder, images."""
+    for name, config in ALONE.items():
+        path = os.path.join(base, name)
+        os.mkdir(path)
+        with open(os.path.join(path, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        yield path
+
+
+def check_random_offers(models, seed, rounds):
+    """Models, engines, loads and budgets by chance."""
+    pick = random.Random(seed)
+    seen, problems = {}, []
+    for _ in range(rounds):
+        path = pick.choice(models)
+        options = ["--engine", pick.choice(("transformers", "vllm", "llama.cpp", "sglang", "tensorrt-llm"))]
+        for option, values in (("--batch", (1, 3, 16, 100)), ("--seq-len", (1, 17, 1000, 8192)), ("--chunk", (1, 100, 4096)), ("--utilisation", (0.3, 0.85, 1)),
+                               ("--kv-dtype", ("f8", "q8_0", "f32")), ("--attention", ("full",)), ("--dtype", ("f32", "Q4_K_M", "fp8")), ("--gpu-layers", (0, 1, 5)),
+                               ("--resident-experts", (0, 2))):
+            if pick.random() < 0.25:
+                options += [option, pick.choice(values)]
+        if pick.random() < 0.3:
+            options += ["--devices", pick.choice((2, 3, 4)), "--split", pick.choice(("layers", "tensor"))]
+        status, whole = run(path, *options)
+        if status != 0:
+            problems.append(f"{os.path.basename(path)} {options}: exit status {status}")
+            continue
+        largest = max(device["peak_bytes"] for device in whole["devices"])
+        budget = int(largest * pick.choice((0.2, 0.5, 0.8, 0.95, 1, 1.05, 2)))
+        problems += [f"{os.path.basename(path)} {' '.join(map(str, options))} --budget {budget}: {problem}" for problem in check_offers(path, options, budget, seen)]
+    print(f"# seed {seed}: {sum(seen.values())} offers")
+    check(f"offers of {rounds} runs by chance, each run again", problems)
 
 
 def check_all_offers(models):
@@ -284,6 +370,7 @@ def main():
             (llama, ["--engine", "tensorrt-llm", "--batch", "32"], (0.5, 0.8)), (mixtral, ["--seq-len", "8192"], (0.3, 0.6, 0.9)),
             (gemma, ["--engine", "vllm", "--batch", "32"], (0.5, 0.9)), (gguf, ["--seq-len", "8192", "--batch", "8"], (0.5, 0.7, 0.9)),
             (moe, ["--seq-len", "8192", "--batch", "4"], (0.6, 0.9)), (llama, ["--devices", "2", "--split", "tensor", "--batch", "32"], (0.3, 0.45))])
+        check_random_offers([llama, mixtral, gemma, gpt_oss, gguf, moe, *alone(base)], SEED, ROUNDS)
         check_table(llama, gguf)
     print(f"1..{count}")
     return failed > 0
