@@ -182,6 +182,32 @@ gated 3 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=strict-exit -- "$PROGRAM"
 gated 0 GPUCACHE_MODEL="$TMP/bare.json" -- "$PROGRAM"
 like "and into the report" "$(json run.json 'r["estimate"]["warnings"]')" 'no configuration beside the weights'
 
+# ---- before the weights are there: a configuration alone ----
+mkdir alone llava
+cp model/config.json alone
+python3 - << 'END'
+import json
+json.dump({"architectures": ["LlavaForConditionalGeneration"], "model_type": "llava", "torch_dtype": "float16", "pad_token_id": 32001,
+           "text_config": {"model_type": "llama", "max_position_embeddings": 4096, "vocab_size": 32064, "torch_dtype": "float16"},
+           "vision_config": {"model_type": "clip_vision_model", "hidden_size": 1024, "image_size": 336, "intermediate_size": 4096,
+                             "num_attention_heads": 16, "num_hidden_layers": 24, "patch_size": 14, "projection_dim": 768, "vocab_size": 32000}},
+          open("llava/config.json", "w"))
+config = json.load(open("model/config.json"))
+config["architectures"] = ["LlamaForNothing"]
+json.dump(config, open("partly.json", "w"))
+END
+for name in model alone llava; do
+    gated 1 "GPUCACHE_MODEL=$TMP/$name" GPUCACHE_GATE=deny -- "$PROGRAM"
+    logged "$name: the whole context does not fit in 16 GiB" "/$name needs 1[67]\.[0-9] GiB, which is .* more than the budget of 16\.0 GiB$"
+    gated 0 "GPUCACHE_MODEL=$TMP/$name" GPUCACHE_GATE=deny GPUCACHE_SEQ_LEN=128 -- "$PROGRAM"
+    is "$name: keys and values of 128 tokens" "$(json run.json 'r["estimate"]["kv_cache_bytes"] >> 20')" 64
+done
+gated 0 GPUCACHE_MODEL="$TMP/alone" GPUCACHE_GATE=strict GPUCACHE_SEQ_LEN=128 -- "$PROGRAM"
+is "a configuration alone, strict: nothing is unknown" "$(json run.json 'r["gate"]')" fits
+gated 0 GPUCACHE_MODEL="$TMP/partly.json" GPUCACHE_GATE=deny GPUCACHE_SEQ_LEN=128 -- "$PROGRAM"
+gated 1 GPUCACHE_MODEL="$TMP/partly.json" GPUCACHE_GATE=strict GPUCACHE_SEQ_LEN=128 -- "$PROGRAM"
+logged "a class that is not known, strict: refused" 'a strict gate takes no lower bound'
+
 # ---- programs that are not gated ----
 gated 5 GPUCACHE_GATE=exit -- sh -c 'exit 5'
 is "a shell without CUDA: nothing" "$(cat err)" ""
@@ -196,7 +222,7 @@ for model in /no/such/model noise.safetensors fifo .; do
     gated 0 "GPUCACHE_MODEL=$model" -- "$PROGRAM"
     logged "$model: logged" '^gpucache: GPUCACHE_MODEL: '
     is "$model: no estimate" "$(json run.json '[r["gate"], r["estimate"]]')" "[null, null]"
-    for gate in deny exit; do
+    for gate in deny exit strict strict-exit; do
         gated 1 "GPUCACHE_MODEL=$model" GPUCACHE_GATE=$gate -- "$PROGRAM"
         logged "$model, $gate: logged" '^gpucache: GPUCACHE_MODEL: '
     done
@@ -205,7 +231,7 @@ done
 # ---- a value that is not valid: its default is not what was meant ----
 for bad in GPUCACHE_SEQ_LEN=4k GPUCACHE_DTYPE=f17 GPUCACHE_MODEL=; do
     gated 0 GPUCACHE_BUDGET=100GiB "$bad" -- "$PROGRAM"
-    for gate in deny exit; do
+    for gate in deny exit strict strict-exit; do
         gated 1 GPUCACHE_BUDGET=100GiB "$bad" GPUCACHE_GATE=$gate -- "$PROGRAM"
         logged "$bad, $gate: logged" "^gpucache: ${bad%%=*} is not valid and GPUCACHE_GATE is $gate: cuInit fails$"
     done
