@@ -49,8 +49,8 @@ def notes(bad, mark):
     if bad == "CLOSED":
         found.append("an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE)")
     if bad == "GATED":
-        found.append("an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE) where `GPUCACHE_GATE` is deny or exit" if mark else
-                     "an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE) where GPUCACHE_GATE is deny or exit")
+        found.append("an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE) where `GPUCACHE_GATE` is neither off nor warn" if mark else
+                     "an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE) where GPUCACHE_GATE is neither off nor warn")
     return found
 
 

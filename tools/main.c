@@ -74,7 +74,7 @@ static void print_options(struct gc_writer *out)
         if (row->gated)
             gc_writer_text(
                 out, "    an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE) where\n"
-                     "    GPUCACHE_GATE is deny or exit\n");
+                     "    GPUCACHE_GATE is neither off nor warn\n");
     }
     gc_writer_text(out, "\nCUDA_DEVICE_MEMORY_LIMIT, CUDA_DEVICE_MEMORY_LIMIT_<i>\n"
                         "    the limit, for all devices or one, where GPUCACHE_LIMIT is not set\n");

@@ -315,7 +315,7 @@ static void log_idle_gate(struct reading *reading)
     }
 }
 
-/* A gate that is deny or exit must not judge by another estimate than the intended one. */
+/* A closed gate must not judge by another estimate than the intended one. */
 static void check_gate(struct reading *reading)
 {
     struct gc_options *options = reading->options;

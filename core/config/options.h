@@ -120,7 +120,7 @@ struct gc_option_row {
     const char *accepts;
     const char *help;
     bool closed;
-    bool gated; /* an invalid value makes cuInit fail where GPUCACHE_GATE is deny or exit */
+    bool gated; /* an invalid value makes cuInit fail where GPUCACHE_GATE is neither off nor warn */
 };
 const struct gc_option_row *gc_options_get_row(enum gc_option option);
 

@@ -640,6 +640,14 @@ static void note_halved(struct gc_estimate *estimate)
                      " loads weights of 32 bits in 16: --dtype f16 counts that", NULL);
 }
 
+static void note_unread(struct gc_estimate *estimate)
+{
+    const bool is_gguf = gc_mix_is_gguf(estimate->mix);
+    if (is_gguf != is_llama_cpp(estimate))
+        gc_notes_add(&estimate->notes, gc_engine_name(estimate->plan.engine),
+                     " is not known to read files of ", gc_mix_name(estimate->mix), NULL);
+}
+
 static void set_dtypes(const struct gc_estimator *estimator,
                        const struct gc_estimate_request *request, struct gc_estimate *estimate)
 {
@@ -652,6 +660,8 @@ static void set_dtypes(const struct gc_estimator *estimator,
         set_kv_dtype(estimator, request, asked, estimate);
     if (asked == GC_DTYPE_NONE && !is_mixed && estimate->dtype == GC_DTYPE_F32)
         note_halved(estimate);
+    if (is_mixed)
+        note_unread(estimate);
 }
 
 /* ---- the whole ---- */

@@ -124,6 +124,12 @@ def check_files(llama):
     for name, numerator in (("fp8", 256), ("awq", 133), ("gptq", 133)):
         _, answer = run(llama, "--engine", "vllm", "--dtype", name)
         equal(f"{name}: embedding, output and norms stay as they are", answer["weight_bytes"], kept + layers * numerator // 256)
+    notes = [[note for note in run(llama, "--engine", engine, "--dtype", name)[1]["warnings"] if "read files" in note]
+             for engine, name in (("vllm", "awq"), ("vllm", "Q4_0"), ("llama.cpp", "Q4_0"), ("llama.cpp", "nf4"))]
+    equal("files that an engine does not read: a note", notes, [[], ["vllm is not known to read files of Q4_0"], [],
+                                                              ["llama.cpp is not known to read files of nf4"]])
+    _, wide = run(llama, "--engine", "vllm", "--dtype", "f32")
+    equal("a type that is asked for: no note of another", [note for note in wide["warnings"] if "in 16" in note], [])
 
 
 # ---- engines ----
@@ -299,6 +305,13 @@ def alone(base):
         yield path
 
 
+def check_halved(bert):
+    """Weights of 32 bits, which vLLM and SGLang load in 16."""
+    notes = {engine: any("in 16: --dtype f16" in note for note in run(bert, "--engine", engine)[1]["warnings"])
+             for engine in ("transformers", "vllm", "sglang", "llama.cpp")}
+    equal("weights of 32 bits: a note where they are loaded in 16", notes, {"transformers": False, "vllm": True, "sglang": True, "llama.cpp": False})
+
+
 def check_random_offers(models, seed, rounds):
     """Models, engines, loads and budgets by chance."""
     pick = random.Random(seed)
@@ -370,7 +383,9 @@ def main():
             (llama, ["--engine", "tensorrt-llm", "--batch", "32"], (0.5, 0.8)), (mixtral, ["--seq-len", "8192"], (0.3, 0.6, 0.9)),
             (gemma, ["--engine", "vllm", "--batch", "32"], (0.5, 0.9)), (gguf, ["--seq-len", "8192", "--batch", "8"], (0.5, 0.7, 0.9)),
             (moe, ["--seq-len", "8192", "--batch", "4"], (0.6, 0.9)), (llama, ["--devices", "2", "--split", "tensor", "--batch", "32"], (0.3, 0.45))])
-        check_random_offers([llama, mixtral, gemma, gpt_oss, gguf, moe, *alone(base)], SEED, ROUNDS)
+        others = list(alone(base))
+        check_halved(others[list(ALONE).index("bert")])
+        check_random_offers([llama, mixtral, gemma, gpt_oss, gguf, moe, *others], SEED, ROUNDS)
         check_table(llama, gguf)
     print(f"1..{count}")
     return failed > 0

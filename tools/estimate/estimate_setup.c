@@ -88,15 +88,17 @@ static int parse_counts(const struct tool_command *command, const struct texts *
     return TOOL_DONE;
 }
 
+#define TYPES "an element type: f32, f16, bf16, f8, i8, q8_0, q4_0, ..."
+#define WEIGHT_TYPES TYPES "; a kind of file: Q8_0, Q4_K_M, fp8, awq, ..."
+
 static int parse_dtype(const struct tool_command *command, const char *option, const char *text,
-                       enum gc_dtype *dtype)
+                       const char *accepted, enum gc_dtype *dtype)
 {
     if (text == NULL)
         return TOOL_DONE;
     *dtype = gc_dtype_from_word(text, strlen(text));
     if (*dtype == GC_DTYPE_NONE || gc_dtype_get_info(*dtype)->block_bytes == 0)
-        return tool_refuse(command, option, text,
-                           "an element type: f32, f16, bf16, f8, i8, q8_0, q4_0, ...");
+        return tool_refuse(command, option, text, accepted);
     return TOOL_DONE;
 }
 
@@ -107,7 +109,7 @@ static int parse_weights(const struct tool_command *command, const char *text,
     if (text != NULL)
         setup->request.mix = gc_mix_from_word(text, strlen(text));
     return setup->request.mix == GC_MIX_NONE
-               ? parse_dtype(command, "--dtype", text, &setup->weight_dtype)
+               ? parse_dtype(command, "--dtype", text, WEIGHT_TYPES, &setup->weight_dtype)
                : TOOL_DONE;
 }
 
@@ -297,7 +299,7 @@ static int parse_values(const struct tool_command *command, const struct texts *
     if (status == TOOL_DONE)
         status = parse_engine(command, texts, request);
     if (status == TOOL_DONE)
-        status = parse_dtype(command, "--kv-dtype", texts->kv_dtype, &request->kv_dtype);
+        status = parse_dtype(command, "--kv-dtype", texts->kv_dtype, TYPES, &request->kv_dtype);
     if (status == TOOL_DONE)
         status = parse_words(command, texts, request);
     if (status == TOOL_DONE)
