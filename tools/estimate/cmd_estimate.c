@@ -167,7 +167,8 @@ const struct tool_command tool_command_estimate = {
     .synopsis = "MODEL... [OPTIONS]",
     .summary = "estimate the memory a model needs, and what fits",
     .help = "MODEL is a safetensors, GGUF or ONNX file, an index of shards, a Hugging Face\n"
-            "folder, or a JSON description of tensors. Only headers are read.\n"
+            "folder, its config.json alone (before a download), or a JSON description of\n"
+            "tensors. Only headers are read.\n"
             "\n"
             "  --budget S             memory it must fit in: a size, a percentage of\n"
             "                         --memory, or per device (0=8GiB,1=50%)\n"
