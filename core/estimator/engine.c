@@ -58,10 +58,11 @@ const char *gc_engine_name(enum gc_engine engine)
 
 const char *gc_engine_names(void)
 {
-    return ""
+    static const char names[] = ""
 #define GC_ENGINE(id, name, ...) ", " name
 #include "core/estimator/engines.def"
-           + 2;
+        ;
+    return &names[2];
 }
 
 enum gc_engine gc_engine_from_word(const char *word)
