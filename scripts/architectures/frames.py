@@ -10,7 +10,7 @@ keys and values, are written as products of configuration values, B (sequences) 
     frames.py --record FILE KIND.TYPE...   measures configurations of other values, for tests: tests/model/activations.json
 
 Attention is a function that allocates its result alone, as FlashAttention does. D is the size of the type of activations."""
-import collections, gc, itertools, json, math, os, random, re, signal, sys, time, warnings, weakref
+import collections, functools, gc, itertools, json, math, os, random, re, signal, sys, time, warnings, weakref
 import numpy as np
 import torch, transformers
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -21,7 +21,8 @@ warnings.filterwarnings('ignore')
 transformers.logging.set_verbosity_error()
 MAPS = dict(causal='MODEL_FOR_CAUSAL_LM_MAPPING_NAMES', vlm='MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES',
             s2s='MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES', speech='MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES',
-            base='MODEL_MAPPING_NAMES')
+            base='MODEL_MAPPING_NAMES', masked='MODEL_FOR_MASKED_LM_MAPPING_NAMES',
+            image='MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES', sequence='MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES')
 # Values that change no shape.
 IGNORE = re.compile(r'(token_id|_token_index|initializer|transformers_version|max_length|num_beams|chunk_size_feed|return_|'
                     r'output_(att|hid|past)|use_cache|torchscript|is_encoder_decoder|problem_type|drop|eps$|epsilon|temperature|'
@@ -85,7 +86,7 @@ def flatten(c, prefix=''):
 
 def line():
     """The line of transformers that runs: (file, line)."""
-    f = sys._getframe(2)
+    f = sys._getframe(3)
     while f is not None:
         name = f.f_code.co_filename
         if '/transformers/' in name:
@@ -102,11 +103,12 @@ class Recorder(TorchDispatchMode):
         self.known = {t.untyped_storage()._cdata for t in known}
         self.names = names
         self.modules = []
-        self.events = []  # (+, key, bytes, shape, dtype, op, place) or (-, key)
-        self.live = set()
+        self.events = []  # (+, number, bytes, shape, dtype, op, place) or (-, number)
+        self.live = {}  # storages by their address, which others have after them: number
+        self.made = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        place = (self.modules[-1] if self.modules else '',) + line()
+        place = self.place()
         if func is torch.ops.aten._local_scalar_dense.default:  # a mask is all ones, a length or an index is the least
             return True if args[0].dtype == torch.bool else 0
         out = func(*args, **(kwargs or {}))
@@ -117,14 +119,17 @@ class Recorder(TorchDispatchMode):
             k = s._cdata
             if k in self.known or k in self.live:
                 continue
-            self.live.add(k)
-            self.events.append((1, k, s.nbytes(), tuple(t.shape), str(t.dtype)[6:], func._overloadpacket.__name__, place))
+            self.made += 1
+            self.live[k] = self.made
+            self.events.append((1, self.made, s.nbytes(), tuple(t.shape), str(t.dtype)[6:], func._overloadpacket.__name__) + place)
             weakref.finalize(s, self.free, k)
         return out
 
+    def place(self):
+        return ((self.modules[-1] if self.modules else '',) + line(),)
+
     def free(self, k):
-        self.live.discard(k)
-        self.events.append((-1, k))
+        self.events.append((-1, self.live.pop(k, None)))
 
     def enter(self, module, _):
         self.modules.append(self.names.get(module, ''))
@@ -219,6 +224,7 @@ class Type:
         self.arch = names if isinstance(names, str) else names[0]
         self.C, self.kind, self.t = getattr(transformers, self.arch), kind, t
         self.base = transformers.AutoConfig.for_model(t).to_dict()
+        self.attentions = 'metaonly', 'eager'
         self.attention = 'metaonly'
         self.unused = set()  # keywords that the model does not take
         self.more = ()  # inputs that it needs beside the main one
@@ -262,7 +268,7 @@ class Type:
                 try:
                     with torch.no_grad(), r:
                         out = m(**kw)
-                    cache, events = cache_storages(out), list(r.events)
+                    cache, events = {r.live.get(k) for k in cache_storages(out)}, list(r.events)
                     del out
                     break
                 except TypeError as e:
@@ -276,6 +282,15 @@ class Type:
             return Probe(over, dict(flatten(c.to_dict()), B=B, S=S), events, cache)
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def candidates(self, key, value):
+        return candidates(key, value)
+
+    def enough(self, key, _):
+        return 2 if LAYERS.search(key) else 1
+
+    def smallest(self):
+        return smallest(self)
 
     def tensors(self, over):
         _, m = self.build(over)
@@ -399,13 +414,13 @@ def first_run(T):
     """The base configuration and its run, with the attention and the inputs that the type needs."""
     first = None
     few = {k: min(v, 4) for k, v in flatten(T.base).items() if LAYERS.search(k) and type(v) is int}
-    for T.more, T.attention in itertools.product(MORE, ('metaonly', 'eager')):
+    for T.more, T.attention in itertools.product(MORE, T.attentions):
         try:
             try:
                 T.run({**few, **PRESETS.get(T.t, {})}, 1, 64)
             except Exception:
                 T.run(PRESETS.get(T.t, {}), 1, 64)
-            over = smallest(T)
+            over = T.smallest()
             return over, T.run(over, BASE_B, BASE_S, seconds=60)
         except (KeyError, AttributeError, TypeError, ValueError, IndexError, RuntimeError) as e:
             first = first or e
@@ -433,8 +448,8 @@ def others(T, p0, good, rnd, count, loads):
     return found
 
 
-def explore(kind, t, seconds=20, combos=10):
-    T, start = Type(kind, t), time.process_time()
+def explore(T, seconds=20, combos=10):
+    kind, start = T.kind, time.process_time()
     over, p0 = first_run(T)
     took = time.process_time()
     p0 = T.run(over, BASE_B, BASE_S, seconds=60)
@@ -448,8 +463,8 @@ def explore(kind, t, seconds=20, combos=10):
         if k in 'BS' or time.process_time() - start > seconds or (kind in ('causal', 'vlm') and not T.more and OTHER_PART.search(k)):
             continue
         found, same, failed = [], 0, 0
-        for x in candidates(k, v):
-            if len(found) >= (2 if LAYERS.search(k) else 1) or same >= 1 or failed >= 4:
+        for x in T.candidates(k, v):
+            if len(found) >= T.enough(k, v) or same >= 1 or failed >= 4:
                 break
             try:
                 p = T.run({**over, k: x}, BASE_B, BASE_S)
@@ -499,7 +514,7 @@ def explore(kind, t, seconds=20, combos=10):
         probes.append(p)
         owner.append(None)
         done += 1
-    return T, probes, owner, good, loads, dict(seconds=round(time.process_time() - start, 1), probes=len(probes), combos=done, stuck=stuck)
+    return probes, owner, good, loads, dict(seconds=round(time.process_time() - start, 1), probes=len(probes), combos=done, stuck=stuck)
 
 
 class Finder:
@@ -511,8 +526,9 @@ class Finder:
         for k in keys:
             vs = [p.flat.get(k) for p in probes]
             if any(isinstance(v, str) for v in vs):
-                for w in {v for v in vs if isinstance(v, str)}:
+                for w in sorted({v for v in vs if isinstance(v, str)}):
                     atoms['%s=%s' % (k, w)] = [float(v == w) for v in vs]
+                    atoms['!%s=%s' % (k, w)] = [float(v != w) for v in vs]
                 continue
             if not all(v is None or isinstance(v, (int, float)) for v in vs) or all(v is None for v in vs):
                 continue
@@ -640,23 +656,25 @@ SIZES = dict(bfloat16='2', float16='2', float32='4', float64='8', int64='8', int
              bool='1', complex64='8')
 
 
-def row_of(probes, sets, idx, owner, keys, dtype):
-    """One place's expression from the probes idx whose live sets have the same signature; None if it cannot be found."""
+def row_of(probes, sets, idx, owner, keys, dtype, finders=None):
+    """One place's expression from the live sets of the probes idx; tensors that some lack have a number that is 0 there."""
     sub = [probes[i] for i in idx]
     slots = {}
     counts = {i: collections.Counter(x[:3] for x in sets[i]) for i in idx}
-    for k in counts[idx[0]]:
-        made = {i: [x for x in sets[i] if x[:3] == k] for i in idx}
-        if len({len(v) for v in made.values()}) == 1:
+    for k in sorted(set().union(*counts.values())):
+        made = {i: [x for x in sets[i] if x[:3] == k] for i in idx if k in counts[i]}
+        if len(made) == len(idx) and len({len(v) for v in made.values()}) == 1:
             for n in range(len(made[idx[0]])):
                 slots[k, n] = {i: v[n][3:] + (1,) for i, v in made.items()}
         elif all(len({x[3] for x in v}) == 1 for v in made.values()):  # a number of equal ones
             slots[k, 0] = {i: v[0][3:] + (len(v),) for i, v in made.items()}
         else:
             slots[k, 0] = {i: ((sum(math.prod(x[3]) for x in v),), sum(x[4] for x in v), 1) for i, v in made.items()}
-    finders, terms, unknown = {}, {}, 0.
+    terms, unknown = {}, 0.
+    finders = {} if finders is None else finders
     for (k, _), have in sorted(slots.items(), key=lambda s: s[0][1]):
-        sizes = np.array([have[i][1] for i in idx], dtype=float)
+        where = tuple(i for i in idx if i in have)
+        sizes = np.array([have[i][1] for i in where], dtype=float)
 
         def expression(values, over=idx):
             if len(set(values)) == 1:
@@ -678,8 +696,11 @@ def row_of(probes, sets, idx, owner, keys, dtype):
                     return e
             return None
 
-        where = idx
-        count = expression([have[i][2] for i in idx]) or '%d' % have[idx[0]][2]
+        numbers = [have[i][2] if i in have else 0 for i in idx]
+        count = expression(numbers)
+        if count is None:
+            count, off = Finder(sub, ('B', 'S')).nearest(numbers) if 0 not in numbers else ('%d' % max(numbers), 1.)
+            unknown = max(unknown, off)
         ranks = {len(have[i][0]) for i in where}
         dims = None
         elements = [math.prod(have[i][0]) for i in where]
@@ -688,7 +709,7 @@ def row_of(probes, sets, idx, owner, keys, dtype):
         if dims is None or None in dims:
             e = expression(elements, where)
             if e is None:
-                near = [f.nearest(elements) for (d, _), f in finders.items() if d] or [Finder(sub, ('B', 'S')).nearest(elements)]
+                near = [f.nearest(elements) for (d, over), f in finders.items() if d and over == where] or [Finder(sub, ('B', 'S')).nearest(elements)]
                 e, off = min(near, key=lambda x: x[1])
                 unknown = max(unknown, off)
             dims = [e]
@@ -715,13 +736,35 @@ class Values(dict):
     pass
 
 
+@functools.lru_cache(maxsize=None)
+def compiled(expr):
+    """An expression of the language as code over a dictionary v, of numbers or of arrays, and its names."""
+    def name(m):
+        key = m['k'] + ('=' + m['w'] if m['w'] else '')
+        return "v['%s']" % key if not m['f'] else "(v['%s'] == 0)" % key if m['f'] == '!' else "(v['%s'] != 0)" % key
+
+    pattern = r'(?<![\w.])(?P<f>[!?]?)(?P<k>[A-Za-z_][\w.]*(\[\d+\])?)(=(?P<w>[\w.-]+))?'
+    keys = {(m['k'], m['w']) for m in re.finditer(pattern, expr)}
+    return compile(re.sub(pattern, name, expr), expr, 'eval'), tuple(sorted(keys, key=str))
+
+
+def number_of(flat, key, word):
+    return float(flat.get(key) == word) if word else float(flat.get(key) or 0)
+
+
 def evaluate(expr, flat, D):
     """The value of an expression with the names of a configuration."""
     flat = dict(flat, D=D)
-    x = re.sub(r'(?P<f>[!?]?)(?P<k>[A-Za-z_][\w.]*(\[\d+\])?)(=(?P<w>[\w.-]+))?', lambda m: repr(
-        float(not flat.get(m['k'])) if m['f'] == '!' else float(bool(flat.get(m['k']))) if m['f'] == '?' else
-        float(flat.get(m['k']) == m['w']) if m['w'] else float(flat.get(m['k']) or 0)), expr.replace('1e+', '1e'))
-    return eval(x)
+    code, keys = compiled(expr)
+    return eval(code, {}, {'v': {k + ('=' + w if w else ''): number_of(flat, k, w) for k, w in keys}})
+
+
+def condition(probes, keys, reached):
+    """What is 1 for the probes that reach a place and 0 for the others; None where all do, or it is not found."""
+    if 0. not in reached:
+        return None
+    f = Finder(probes, [k for k in keys if isinstance(probes[0].flat.get(k), (bool, int, str, type(None)))])
+    return next((k for k, v in f.atoms.items() if (v == reached).all()), None)
 
 
 def solve(T, probes, owner, good, dtype):
@@ -752,12 +795,9 @@ def solve(T, probes, owner, good, dtype):
         expr, unknown = row_of(probes, sets, idx, owner, keys, dtype)
         if unknown > .25 and len(idx) < 8:
             continue
-        reached = [float(place in lk) for lk in looks]
-        if 0. in reached:  # a place that not every configuration has
-            f = Finder(probes, [k for k in keys if isinstance(probes[0].flat.get(k), (bool, int, str, type(None)))])
-            when = next((k for k, v in f.atoms.items() if (v == reached).all()), None)
-            if when is not None:
-                expr = '%s*(%s)' % (when, expr)
+        when = condition(probes, keys, [float(place in lk) for lk in looks])
+        if when is not None:
+            expr = '%s*(%s)' % (when, expr)
         errors = []
         for i in idx:
             real = looks[i][place][0]
@@ -812,7 +852,8 @@ def in_32_bits(T, probes, owner):
 
 
 def measure(kind, t, out, verbose=False):
-    T, probes, owner, good, loads, info = explore(kind, t)
+    T = Type(kind, t)
+    probes, owner, good, loads, info = explore(T)
     start = time.process_time()
     rnd = random.Random(2)
     for left in reversed(range(ROUNDS)):
@@ -856,7 +897,7 @@ def measure(kind, t, out, verbose=False):
 
 def used(expr):
     """The names in an expression."""
-    return set(re.findall(r'[A-Za-z_][\w.]*(?==)|(?<![=\w.-])[A-Za-z_][\w.]*(?:\[\d+\])?', expr)) - {'B', 'S', 'D'}
+    return {k for k, _ in compiled(expr)[1]} - {'B', 'S', 'D'}
 
 
 def absent(T, probes, rows, keys):

@@ -1,0 +1,459 @@
+"""The memory of a training step, place by place, as expressions of a model's configuration.
+
+Runs a class of transformers with training_step.py, with configurations changed in one value at a time and in many, in all
+variants: precision, attention, checkpoints, LoRA. In each run a window is the forward pass, the backward pass before the
+layers, through a stack's last layer, its first layer, and after them; the sizes of what lives at the places where a window's
+most is, apart for saved tensors, logits with the loss, gradients of parameters and others, are written as frames.py does.
+
+    training.py [-mPATTERN] OUT KIND.TYPE...      KIND: causal, masked, image, s2s, sequence; writes OUT/KIND.TYPE.json, and
+                                                  into one that exists the variants that it lacks; PATTERN: of variants
+    training.py -v OUT KIND.TYPE                  shows the rows, too"""
+
+import collections
+import itertools
+import json
+import math
+import os
+import random
+import re
+import signal
+import sys
+import time
+
+import numpy as np
+import torch
+import transformers
+
+import frames
+from frames import Finder, NAMES, alarm, explore, flatten, row_of
+from training_step import Step
+
+RANK = 16
+RUNS = 12  # with many values changed
+LEAST_LAYERS = {"t5": 3, "mt5": 3, "resnet": 3}  # two where all are alike
+PRESETS = {}
+VARIANTS = ["".join(v)[::-1] for v in itertools.product("fl", "nc", "ae", "mpw")]
+PARTS = "SAVED", "LOSS", "WORK", "GRADS"
+SWITCHES = re.compile(r"(tie_word_embeddings|dropout|drop|pdrop|_act|hidden_activation|activation_function|feed_forward_proj|_bias)$")
+WORDS = {"feed_forward_proj": ["gated-gelu"]}
+ACTIVATIONS = ["silu", "gelu", "gelu_new", "relu", "gelu_pytorch_tanh"]
+
+# Operations in whose place others may stand, with results of the same size.
+SAME = {"addmm": "mm", "silu": "act", "gelu": "act", "relu": "act", "silu_backward": "act_backward", "gelu_backward": "act_backward",
+        "threshold_backward": "act_backward"}
+
+
+def switches(config):
+    """Values that change what is kept, of those that change no shape."""
+    return {k: v for k, v in frames.every(config) if SWITCHES.search(k) and isinstance(v, (bool, float, str))}
+
+
+class Layers:
+    """The patterns of modules' names: equal neighbours in a list have the same, and the place of each in its stack."""
+
+    def __init__(self, model):
+        self.patterns, self.windows = {}, {}
+        self._walk(model, "", "", ("", ""))
+
+    def _walk(self, module, name, pattern, window):
+        self.patterns[module] = pattern
+        self.windows[pattern, module] = window
+        groups = collections.OrderedDict()
+        for key, child in module.named_children():
+            if key.isdigit():
+                shape = tuple((n, tuple(p.shape), p.requires_grad) for n, p in child.named_parameters())
+                groups.setdefault((type(child), shape), []).append(key)
+        for key, child in module.named_children():
+            its, inner = key, window
+            for group in groups.values():
+                if key in group and len(group) > 1:
+                    its = group[0] + "+"
+                    if not window[0]:
+                        end = "first" if key == group[0] else "last" if key == group[-1] else "inner"
+                        inner = (pattern + "." + its, end)
+            self._walk(child, name + "." + key, pattern + "." + its, inner)
+
+
+class StepRecorder(frames.Recorder):
+    """Records what is made and freed in a step, and where: events (+, key, bytes, shape, dtype, op, place, moment)."""
+
+    def __init__(self, known, layers):
+        super().__init__(known, None)
+        self.layers = layers
+        self.is_backward = False
+        self.was_in_layers = False
+        self.made_at = {}  # a node of autograd: the place and window of its operation
+        self.here = None
+
+    def enter(self, module, _):
+        pattern = self.layers.patterns.get(module, "")
+        self.modules.append((pattern, self.layers.windows.get((pattern, module), ("", ""))))
+
+    def leave(self, module, *_):
+        if self.modules:
+            self.modules.pop()
+
+    def place(self):
+        if self.is_backward and not self.modules:
+            node = torch._C._current_autograd_node()
+            number = node._sequence_nr() if node is not None else None
+            where, window = self.made_at.get(number, (("", "", 0), ("", "")))
+            phase = "b"
+        else:
+            module, window = self.modules[-1] if self.modules else ("", ("", ""))
+            where, phase = (module,) + frames.line(), "r" if self.is_backward else "f"
+            if phase == "f":
+                self.made_at.setdefault(torch.autograd._get_sequence_nr() - 1, (where, window))
+        self.was_in_layers |= self.is_backward and bool(window[0])
+        if phase == "f":
+            window = "f", "", ""
+        else:
+            window = "b", window[0] or ("after" if self.was_in_layers else "before"), window[1]
+        return (phase,) + where, window
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        before = len(self.events)
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        for i in range(before, len(self.events)):
+            e = self.events[i]
+            if e[0] > 0 and e[5] in SAME:
+                self.events[i] = e[:5] + (SAME[e[5]],) + e[6:]
+        return out
+
+
+class Probe:
+    """A run's events, its configuration's values, and its windows' largest moments."""
+
+    def __init__(self, over, flat, recorder, grads, saved, head):
+        self.over, self.flat, self.events = over, flat, recorder.events
+        self.grads, self.saved, self.head = grads, saved, head
+        self.cache_bytes = 0
+        self.mark = hash(tuple((e[3], e[4], e[6]) if e[0] > 0 else 0 for e in self.events))
+        self.best = {}  # window: (bytes, moment)
+        self.most = {}  # moment: (bytes, index of its event)
+        now, live = 0, {}
+        for i, e in enumerate(self.events):
+            if e[0] > 0:
+                live[e[1]] = e[2]
+                now += e[2]
+                window = e[7]
+                moment = (window, e[6], e[5])
+                if now >= self.most.get(moment, (0,))[0]:
+                    self.most[moment] = now, i
+                if now > self.best.get(window, (0,))[0]:
+                    self.best[window] = now, moment
+            else:
+                now -= live.pop(e[1], 0)
+        self.peak = max(b for b, _ in self.best.values())
+
+    def part(self, e):
+        key, shape = e[1], e[3]
+        if key in self.grads:
+            return 3
+        if self.head and self.head[0] in shape and shape != self.head:
+            return 1
+        return 0 if key in self.saved else 2
+
+    def look(self, moments):
+        """What lives at these moments: {moment: (bytes, [tensors of each part])}."""
+        ends = {self.most[m][1]: m for m in moments if m in self.most}
+        live, out = {}, {}
+        for i, e in enumerate(self.events):
+            if e[0] > 0:
+                live[e[1]] = e
+            else:
+                live.pop(e[1], None)
+            if i in ends:
+                parts = ([], [], [], [])
+                for x in live.values():
+                    if x[2]:
+                        parts[self.part(x)].append((x[4], x[6], x[5], x[3], x[2]))
+                out[ends[i]] = self.most[ends[i]][0], parts
+        return out
+
+
+class Training(frames.Type):
+    """A class's runs of a step in a variant."""
+
+    def __init__(self, kind, t):
+        super().__init__(kind, t)
+        self.attentions = ("eager",)
+        self.variant = "penf"
+
+    def run(self, over, B, S, dtype=None, seconds=60):
+        over = dict(over)
+        rank = over.pop("R", RANK)
+        precision, attention, checkpointing, tuning = self.variant
+        signal.alarm(seconds)
+        try:
+            c = self.config(over)
+            step = Step(self.C, c, precision, attention, checkpointing == "c", rank if tuning == "l" else 0)
+            m, layers = step.model, Layers(step.model)
+            x = step.inputs(B, S)
+            r = StepRecorder(list(m.parameters()) + list(m.buffers()) + list(x.values()), layers)
+            forward = torch.nn.modules.module
+            hooks = [forward.register_module_forward_pre_hook(r.enter),
+                     forward.register_module_forward_hook(r.leave, always_call=True)]
+            saved = set()
+
+            def between():
+                r.is_backward = True
+                saved.update(r.live.values())
+
+            step.between = between
+            try:
+                with step.mode, r:
+                    step.run(x)
+            finally:
+                for h in hooks:
+                    h.remove()
+            grads = {r.live.get(p.grad.untyped_storage()._cdata) for p in m.parameters() if p.grad is not None}
+            head = m.get_output_embeddings() if hasattr(m, "get_output_embeddings") else None
+            probe = Probe(over, self.values(c, B, S, rank), r, grads, saved, tuple(head.weight.shape) if head is not None else ())
+            probe.trained = [(layers.patterns[module] + "." + n, tuple(p.shape)) for module in m.modules()
+                             for n, p in module.named_parameters(recurse=False) if p.requires_grad]
+            return probe
+        finally:
+            signal.alarm(0)
+
+    def values(self, config, B, S, rank):
+        flat = flatten(config.to_dict())
+        flat.update(switches(config.to_dict()))
+        for key, value in list(flat.items()):
+            if isinstance(value, (list, tuple)):
+                del flat[key]
+                if all(type(v) in (int, float) for v in value):
+                    flat.update({f"{key}[{i}]": v for i, v in enumerate(value)})
+        return dict(flat, B=B, S=S, R=rank)
+
+    def nest(self, over):
+        """Items of lists, too: KEY[ITEM]."""
+        over = dict(over)
+        for key, value in list(over.items()):
+            name, bracket, item = key.partition("[")
+            if bracket:
+                del over[key]
+                over[name] = list(over.get(name, self.base[name]))
+                over[name][int(item[:-1])] = value
+        return super().nest(over)
+
+    def enough(self, key, value):
+        return 3 if isinstance(value, str) else super().enough(key, value)
+
+    def candidates(self, key, value):
+        if isinstance(value, str):
+            words = WORDS.get(key, ACTIVATIONS if SWITCHES.search(key) else [])
+            return [w for w in words if w != value]
+        if isinstance(value, float) and "drop" in key:
+            return [0.0 if value else 0.1]
+        return super().candidates(key, value)
+
+
+    def config(self, over):
+        return transformers.AutoConfig.for_model(self.t, **self.nest({**PRESETS.get(self.t, {}), **over}))
+
+    def smallest(self):
+        """With two layers of each stack at least: the first and the last."""
+        least = LEAST_LAYERS.get(self.t, 2)
+        over = super().smallest()
+        for key, value in self.values(self.config(over), 1, 1, 1).items():
+            if frames.LAYERS.search(key) and type(value) is int and 0 < value < least:
+                over[key] = least
+        return over
+
+
+def candidates_of(probes):
+    """The places that are a window's largest in some run: {window: {moment}}."""
+    out = {}
+    for p in probes:
+        for window, (_, moment) in p.best.items():
+            if window[2] != "inner":
+                out.setdefault(window, set()).add(moment)
+    return out
+
+
+def expressions(T, probes, owner, keys, moments, finders, dtype):
+    """The rows of these moments: the expressions of their parts."""
+    looks = [p.look(moments) for p in probes]
+    rows = []
+    for moment in moments:
+        idx = tuple(i for i, look in enumerate(looks) if moment in look)
+        if len(idx) < 4:
+            continue
+        row = {"moment": moment, "runs": len(idx), "parts": [], "off": 0.0}
+        for part in range(len(PARTS)):
+            least = {i: 0.002 * looks[i][moment][0] for i in idx}
+            share = {x[:3] for i in idx for x in looks[i][moment][1][part] if x[4] >= least[i]}
+            sets = {i: [x for x in looks[i][moment][1][part] if x[:3] in share] for i in idx}
+            text, off = row_of(probes, sets, idx, owner, keys, dtype, finders) if share else ("", 0.0)
+            row["parts"].append(text or "0")
+            row["off"] = max(row["off"], off)
+        when = frames.condition(probes, keys, [float(moment in look) for look in looks])
+        if when is not None:
+            row["parts"] = [x if x == "0" else f"{when}*({x})" for x in row["parts"]]
+        rows.append(row)
+    return rows
+
+
+def values_of(rows, flats, width):
+    """What the rows give for each configuration: an array of rows and configurations."""
+    out = np.zeros((len(rows), len(flats)))
+    columns = {}
+    for n, row in enumerate(rows):
+        for part in row["parts"]:
+            code, keys = frames.compiled(part)
+            for key, word in keys:
+                if (key, word) not in columns:
+                    columns[key, word] = np.array([width if key == "D" else frames.number_of(f, key, word) for f in flats])
+            with np.errstate(all="ignore"):
+                out[n] += eval(code, {}, {"v": {k + ("=" + w if w else ""): columns[k, w] for k, w in keys}})
+    return out
+
+
+def prune(rows, probes, width):
+    """The rows without which a window's most is not known, window by window."""
+    out = []
+    for window in dict.fromkeys(r["moment"][0] for r in rows):
+        its = [r for r in rows if r["moment"][0] == window]
+        have = [p for p in probes if window in p.best]
+        values = values_of(its, [p.flat for p in have], width) / np.array([p.best[window][0] for p in have])
+
+        def cost(some):
+            return np.abs(np.log(np.clip(values[some].max(axis=0), 0.05, 20))).sum()
+
+        left = list(range(len(its)))
+        best = cost(left)
+        for n in sorted(left, key=lambda n: -len(str(its[n]["parts"]))):
+            less = [x for x in left if x != n]
+            if less and cost(less) <= best + 0.01:
+                left, best = less, cost(less)
+        out += [its[n] for n in left]
+    return out
+
+
+def sampled(T, probes, count=600):
+    """Values of configurations as large as published ones, and of loads."""
+    rnd, out = random.Random(5), []
+    base = dict(probes[0].flat)
+    whole = T.values(T.config({}), 1, 1, RANK)
+    for key, value in whole.items():
+        if frames.LAYERS.search(key) or "[" in key:
+            base[key] = value
+    for _ in range(count):
+        flat, size = dict(base), rnd.choice((0.25, 0.5, 1, 1, 2))
+        for key, value in base.items():
+            if type(value) is int and value > 7:
+                flat[key] = int(value * size * rnd.choice((0.5, 1, 1, 1, 2)))
+            elif isinstance(value, (bool, str, float)) and rnd.random() < 0.3:
+                flat[key] = rnd.choice(probes).flat.get(key, value)
+        flat.update(B=rnd.choice((1, 1, 2, 4, 8, 16, 64)), S=rnd.choice((64, 512, 1024, 2048, 8192, 32768)), R=rnd.choice((4, 16, 64, 256)))
+        out.append(flat)
+    return out
+
+
+def needed(rows, flats, width):
+    """The rows that are the largest, by 1 %, of some configuration."""
+    values = values_of(rows, flats, width)
+    left = list(range(len(rows)))
+    for n in sorted(left, key=lambda n: -len(str(rows[n]["parts"]))):
+        less = [x for x in left if x != n]
+        if less and (values[n] <= values[less].max(axis=0) * 1.01).all():
+            left = less
+    return [rows[n] for n in left]
+
+
+def solve(T, probes, owner, keys, finders):
+    dtype = "float32" if T.variant[0] == "w" else "bfloat16"
+    moments = [m for its in candidates_of(probes).values() for m in its]
+    rows = expressions(T, probes, owner, keys, moments, finders, dtype)
+    width = frames.ELEMENT[dtype]
+    kept = needed(prune(rows, probes, width), T.samples + [p.flat for p in probes], width)
+    ratios = np.sort(values_of(kept, [p.flat for p in probes], width).max(axis=0) / np.array([p.peak for p in probes]))
+    at = [round(float(ratios[len(ratios) * n // 10 if n < 10 else -1]), 3) for n in (0, 1, 5, 9, 10)]
+    return kept, {"places": len(moments), "rows": len(kept), "runs": len(probes), "quality": at}
+
+
+def adapters(probes, owner, keys, finders):
+    """The elements of all adapters, an expression."""
+    idx = tuple(range(len(probes)))
+    sets = {i: [("bfloat16", (name,), "", shape, 2 * math.prod(shape)) for name, shape in probes[i].trained] for i in idx}
+    text, off = row_of(probes, sets, idx, owner, keys, "bfloat16", finders)
+    return text.removeprefix("D*") if off == 0 else None
+
+
+def runs_of(T, runs):
+    for run in runs:
+        try:
+            yield T.run(*run)
+        except Exception as e:
+            T.failed = f"{type(e).__name__}: {str(e)[:200]}"
+            yield None
+
+
+def plan(T):
+    """The runs of a type: how its values change what lives is found in one variant, and some of those runs are made in all."""
+    T.variant = "penf"
+    probes, owner, good, _, info = explore(T, 60, RUNS)
+    ranks = random.Random(3)
+    runs = [(p.over, p.flat["B"], p.flat["S"], o) for p, o in zip(probes, owner) if o is None or o & {"B", "S"}]
+    runs = [(dict(over, R=ranks.choice((4, 24, 48, 64)) if n and not o else RANK), B, S, sorted(o or ())) for n, (over, B, S, o) in enumerate(runs)]
+    runs.insert(1, (dict(runs[0][0], R=40), frames.BASE_B, frames.BASE_S, ["R"]))
+    keys = sorted({q for k in good for q in (k if isinstance(k, tuple) else (k,))} - {"B", "S"} | {"R"})
+    print(T.t, info, keys, flush=True)
+    return {"type": T.t, "kind": T.kind, "arch": T.arch, "keys": keys, "runs": runs, "variants": {}}
+
+
+def measure(kind, t, path, words, verbose):
+    T = Training(kind, t)
+    try:
+        with open(path, encoding="utf-8") as file:
+            result = json.load(file)
+    except OSError:
+        result = plan(T)
+    owner = [set(o) or None for *_, o in result["runs"]]
+    keys, finders = result["keys"], {}
+    for variant in [v for v in VARIANTS if v not in result["variants"] and re.fullmatch(words, v)]:
+        begin = time.process_time()
+        T.variant = variant
+        made = list(runs_of(T, [run[:3] for run in result["runs"]]))
+        have = [i for i, p in enumerate(made) if p is not None]
+        if len(have) < 8:
+            print(t, variant, T.failed, flush=True)
+            continue
+        its = finders if len(have) == len(made) else {}
+        probes, owners = [made[i] for i in have], [owner[i] for i in have]
+        T.samples = sampled(T, probes)
+        ran = time.process_time()
+        rows, info = solve(T, probes, owners, keys, its)
+        result["variants"][variant] = [dict(r, moment=str(r["moment"])) for r in rows]
+        if variant[3] == "l" and "adapters" not in result:
+            result["adapters"] = adapters(probes, owners, keys, its)
+        texts = [{"expr": x} for rows in result["variants"].values() for r in rows for x in r["parts"]]
+        texts.append({"expr": result.get("adapters") or "0"})
+        result["absent"] = frames.absent(T, probes, texts, [k for k in keys if k != "R"])
+        print(t, variant, info, f"{ran - begin:.1f} s, {time.process_time() - ran:.1f} s", flush=True)
+        if verbose:
+            for r in rows:
+                print("  ", r["moment"], r["runs"], r["off"], *("\n      " + n + " " + x for n, x in zip(PARTS, r["parts"])))
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(result, file)
+
+
+def main(args):
+    verbose = "-v" in args
+    words = next((a[2:] for a in args if a.startswith("-m")), ".*")
+    out, *types = [a for a in args if a[0] != "-"]
+    os.makedirs(out, exist_ok=True)
+    signal.signal(signal.SIGALRM, alarm)
+    torch.set_num_threads(1)
+    for kind, t in frames.types(types):
+        try:
+            measure(kind, t, f"{out}/{kind}.{t}.json", words, verbose)
+        except Exception as e:
+            if verbose:
+                raise
+            print(kind, t, type(e).__name__, str(e)[:300], flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

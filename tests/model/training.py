@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""The peak of a training step, by torch's MemTracker under FakeTensorMode with the device "cuda": no GPU, no bytes.
+
+    training.py CONFIG [--batch N] [--tokens N] [--optimizer NAME] [--precision p|w|m] [--attention a|e] [--checkpointing]
+                       [--lora RANK]        CONFIG: a model's folder or its config.json; prints what each part takes
+    training.py --record [WORD]...          measures the published sizes below (of names with a WORD) in all variants and
+                                            puts them into training.json, against which test_training.py holds the estimates
+
+Two steps are run, with the gradients set to None before each; the peak is the second's, when the optimiser's states exist.
+scripts/architectures/training_step.py says what the step is. Needs torch built for CUDA, a driver or a stand-in that names a
+GPU of compute capability 8.0 or more, and transformers."""
+
+import argparse
+import json
+import os
+import random
+import sys
+
+import torch
+import transformers
+from torch.distributed._tools.mem_tracker import MemTracker
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(HERE)), "scripts", "architectures"))
+import training_step  # noqa: E402
+
+# torch's own default on a GPU is foreach; on shapes alone it has to be named.
+OPTIMIZERS = {
+    "adamw": lambda p: torch.optim.AdamW(p, foreach=True),
+    "adamw_fused": lambda p: torch.optim.AdamW(p, fused=True),
+    "adamw_loop": lambda p: torch.optim.AdamW(p, foreach=False),
+    "sgd": lambda p: torch.optim.SGD(p, foreach=True),
+    "sgd_momentum": lambda p: torch.optim.SGD(p, momentum=0.9, foreach=True),
+    "adafactor": lambda p: torch.optim.Adafactor(p),
+    "adafactor_transformers": lambda p: transformers.optimization.Adafactor(p, lr=1e-3, relative_step=False, scale_parameter=False),
+}
+# Published sizes: name, type, class, values.
+PUBLISHED = [
+    ("Llama-2-7b", "llama", "LlamaForCausalLM", {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32000, "max_position_embeddings": 4096}),
+    ("Llama-3.2-1B", "llama", "LlamaForCausalLM", {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 128256, "tie_word_embeddings": True, "max_position_embeddings": 131072}),
+    ("TinyLlama-1.1B", "llama", "LlamaForCausalLM", {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32, "num_key_value_heads": 4, "vocab_size": 32000, "max_position_embeddings": 2048}),
+    ("Qwen2-0.5B", "qwen2", "Qwen2ForCausalLM", {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True}),
+    ("Qwen2.5-3B", "qwen2", "Qwen2ForCausalLM", {"hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True}),
+    ("Qwen3-0.6B", "qwen3", "Qwen3ForCausalLM", {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "tie_word_embeddings": True}),
+    ("Qwen3-4B", "qwen3", "Qwen3ForCausalLM", {"hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "tie_word_embeddings": True}),
+    ("Mistral-7B-v0.3", "mistral", "MistralForCausalLM", {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32768, "sliding_window": None}),
+    ("Mistral-Nemo-12B", "mistral", "MistralForCausalLM", {"hidden_size": 5120, "intermediate_size": 14336, "num_hidden_layers": 40, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 131072, "sliding_window": None}),
+    ("gpt2-medium", "gpt2", "GPT2LMHeadModel", {"n_embd": 1024, "n_layer": 24, "n_head": 16, "vocab_size": 50257}),
+    ("gpt2-xl", "gpt2", "GPT2LMHeadModel", {"n_embd": 1600, "n_layer": 48, "n_head": 25, "vocab_size": 50257}),
+    ("bert-base-uncased", "bert", "BertForMaskedLM", {"vocab_size": 30522}),
+    ("bert-large-cased", "bert", "BertForMaskedLM", {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16, "vocab_size": 28996}),
+    ("vit-base-patch16-224", "vit", "ViTForImageClassification", {}),
+    ("vit-large-patch16-384", "vit", "ViTForImageClassification", {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16, "image_size": 384}),
+    ("resnet-50", "resnet", "ResNetForImageClassification", {"depths": [3, 4, 6, 3], "hidden_sizes": [256, 512, 1024, 2048], "embedding_size": 64, "layer_type": "bottleneck"}),
+    ("resnet-152", "resnet", "ResNetForImageClassification", {"depths": [3, 8, 36, 3], "hidden_sizes": [256, 512, 1024, 2048], "embedding_size": 64, "layer_type": "bottleneck"}),
+    ("t5-base", "t5", "T5ForConditionalGeneration", {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_decoder_layers": 12, "num_heads": 12}),
+    ("flan-t5-xl", "t5", "T5ForConditionalGeneration", {"d_model": 2048, "d_ff": 5120, "num_layers": 24, "num_decoder_layers": 24, "num_heads": 32, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
+    ("Mixtral-8x7B", "mixtral", "MixtralForCausalLM", {}),
+    ("Mixtral-8x22B", "mixtral", "MixtralForCausalLM", {"hidden_size": 6144, "intermediate_size": 16384, "num_hidden_layers": 56, "num_attention_heads": 48, "num_key_value_heads": 8, "vocab_size": 32768}),
+]
+LOADS = [(1, 2048), (4, 512), (8, 1024), (2, 4096), (1, 8192), (16, 512)]
+SHORT = [(8, 512), (32, 128), (4, 512), (16, 256)]  # for models of few positions
+IMAGES = [(16, 0), (64, 0), (128, 0)]
+RECORDED = os.path.join(HERE, "training.json")
+VARIANTS = 12  # of each published size
+
+
+class Frozen(MemTracker):
+    """MemTracker asks gradients of all parameters for a hook; frozen ones have none."""
+
+    def __enter__(self):
+        self.original = torch.Tensor.register_hook
+
+        def register_hook(tensor, hook):
+            return self.original(tensor if tensor.requires_grad else torch.zeros(1, requires_grad=True), hook)
+
+        torch.Tensor.register_hook = register_hook
+        return super().__enter__()
+
+    def __exit__(self, *args):
+        torch.Tensor.register_hook = self.original
+        return super().__exit__(*args)
+
+
+def bytes_of(tensors):
+    return sum({t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors if t.device.type == "cuda"}.values())
+
+
+def on_gpu(tracker, when):
+    """The bytes on the GPU, by kind and in whole."""
+    return next({getattr(k, "value", k): v for k, v in kinds.items()} for device, kinds in tracker.get_tracker_snapshot(when).items()
+                if device.type == "cuda")
+
+
+def measure(model_class, config, batch, tokens, optimizer, precision, attention, checkpointing, lora):
+    step = training_step.Step(model_class, config, precision, attention, checkpointing, lora)
+    inputs = step.inputs(batch, tokens)
+    trained = [p for p in step.model.parameters() if p.requires_grad]
+    with step.mode:
+        chosen = OPTIMIZERS[optimizer](trained)
+    # A step's number is a value, of which tensors of shapes alone have none.
+    original, torch.Tensor.item = torch.Tensor.item, lambda tensor: 1.0
+    tracker = Frozen()
+    tracker.track_external(step.model, chosen)
+    at = {}
+    try:
+        with step.mode, tracker:
+            for number in range(2):
+                tracker.reset_mod_stats()
+                if number:
+                    at["before"] = on_gpu(tracker, "current")
+                    tracker._peak_mem, tracker._peak_mem_snap = {}, {}
+                step.run(inputs)
+                if number:
+                    at["backward"] = on_gpu(tracker, "peak")
+                chosen.step()
+                chosen.zero_grad()
+        at["peak"] = on_gpu(tracker, "peak")
+    finally:
+        torch.Tensor.item = original
+    states = bytes_of([t for s in chosen.state.values() for t in s.values() if isinstance(t, torch.Tensor)])
+    parts = {"parameters": bytes_of(step.model.parameters()), "trained": bytes_of(trained), "states": states,
+             "backward": at["backward"]["Total"] - at["before"]["Total"]}
+    return at["peak"]["Total"], parts
+
+
+def variants(name, kind):
+    """Loads, optimisers and flags of a published size: chosen by its name, all over the sizes of a class together."""
+    rnd = random.Random(name)
+    loads = IMAGES if kind == "image" else SHORT if kind == "short" else LOADS
+    whole = [(p, a, c, r) for p in "pwm" for a in "ae" for c in (False, True) for r in (0, 16)]
+    rnd.shuffle(whole)
+    names = list(OPTIMIZERS)
+    rnd.shuffle(names)
+    for i, (precision, attention, checkpointing, lora) in enumerate(whole[:VARIANTS]):
+        batch, tokens = rnd.choice(loads)
+        yield batch, tokens, names[i % len(names)], precision, attention, checkpointing, lora and rnd.choice((8, 16, 64))
+
+
+def record(words):
+    try:
+        with open(RECORDED, encoding="utf-8") as file:
+            cases = json.load(file)
+    except OSError:
+        cases = []
+    for name, kind, class_name, values in PUBLISHED:
+        if words and not any(word in name for word in words):
+            continue
+        cases = [c for c in cases if c["name"] != name]
+        short = {"gpt2": "short", "bert": "short", "vit": "image", "resnet": "image"}.get(kind)
+        for batch, tokens, *flags in variants(name, short):
+            config = transformers.AutoConfig.for_model(kind, **values)
+            try:
+                peak, parts = measure(getattr(transformers, class_name), config, batch, tokens, *flags)
+            except (RuntimeError, ValueError) as error:
+                print(name, batch, tokens, *flags, str(error)[:200], flush=True)
+                continue
+            case = dict(zip(("optimizer", "precision", "attention", "checkpointing", "lora"), flags), name=name, batch=batch, tokens=tokens)
+            case.update({"class": class_name, "peak_bytes": peak, "parts": parts,
+                         "config": {**values, "model_type": kind, "architectures": [class_name]}})
+            cases.append(case)
+            print(name, batch, tokens, *flags, peak, parts, flush=True)
+        with open(RECORDED, "w", encoding="utf-8") as file:
+            file.write("[\n" + ",\n".join(json.dumps(c, sort_keys=True) for c in sorted(cases, key=lambda c: c["name"])) + "\n]\n")
+
+
+def show(options):
+    path = options.config
+    with open(os.path.join(path, "config.json") if os.path.isdir(path) else path, encoding="utf-8") as file:
+        values = json.load(file)
+    config = transformers.AutoConfig.for_model(**values)
+    peak, parts = measure(getattr(transformers, values["architectures"][0]), config, options.batch, options.tokens, options.optimizer,
+                          options.precision, options.attention, options.checkpointing, options.lora)
+    for part, size in {**parts, "peak": peak}.items():
+        print(f"{part:12} {size:16,} {size / 2**30:9.2f} GiB")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="the peak of a training step, on shapes alone")
+    parser.add_argument("config", nargs="?")
+    parser.add_argument("--record", nargs="*")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--tokens", type=int, default=2048)
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
+    parser.add_argument("--precision", choices="pwm", default="p")
+    parser.add_argument("--attention", choices="ae", default="a")
+    parser.add_argument("--checkpointing", action="store_true")
+    parser.add_argument("--lora", type=int, default=0)
+    options = parser.parse_args()
+    if options.record is not None:
+        record(options.record)
+    else:
+        show(options)
+
+
+if __name__ == "__main__":
+    main()
