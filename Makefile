@@ -103,6 +103,7 @@ wheel: ## a wheel for pip, with the library and the tool, for glibc 2.31 and lat
 
 # PYTHON: an interpreter with torch and transformers. Some hours of one processor; types measured already are kept.
 ARCHITECTURES_DIR := $(OUT)/architectures
+TRAINED := causal.llama causal.mistral causal.qwen2 causal.qwen3 causal.mixtral causal.gpt2 masked.bert s2s.t5 image.vit image.resnet
 .PHONY: architectures
 architectures: ## measure the tables of core/arch anew from transformers; by hand, PYTHON=an interpreter that has it and torch
 	$(Q)mkdir -p $(ARCHITECTURES_DIR)
@@ -114,6 +115,9 @@ architectures: ## measure the tables of core/arch anew from transformers; by han
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/frames.py $(ARCHITECTURES_DIR)/frames causal vlm s2s speech base
 	$(Q)python3 scripts/architectures/frames_table.py $(ARCHITECTURES_DIR)/frames > core/arch/frames.txt.new
 	$(Q)mv core/arch/frames.txt.new core/arch/frames.txt
+	$(Q)$(or $(PYTHON),python3) scripts/architectures/training.py $(ARCHITECTURES_DIR)/training $(TRAINED)
+	$(Q)python3 scripts/architectures/training_table.py $(ARCHITECTURES_DIR)/training > core/arch/training.txt.new
+	$(Q)mv core/arch/training.txt.new core/arch/training.txt
 
 .PHONY: clean
 clean: ## remove build/ (fetched packages in build/venv, build/cuda* too)

@@ -677,6 +677,10 @@ def row_of(probes, sets, idx, owner, keys, dtype, finders=None):
         sizes = np.array([have[i][1] for i in where], dtype=float)
 
         def expression(values, over=idx):
+            if len(set(values)) == 1 and over != idx and values[0] > 16:  # few runs: rather a value of theirs than a number
+                same = [k for k in keys if all(probes[i].flat.get(k) == values[0] for i in over)]
+                if same:
+                    return min(same, key=lambda k: (len(k), k))
             if len(set(values)) == 1:
                 return Finder.find(finders.setdefault(('', over), Finder([probes[i] for i in over], ())), values)
             depends = {'B', 'S'}

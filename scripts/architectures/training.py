@@ -30,13 +30,14 @@ from training_step import Step
 
 RANK = 16
 RUNS = 12  # with many values changed
+LIKE = {"mistral": "causal.llama", "qwen2": "causal.llama"}  # types whose rows may hold: tried before their own are looked for
 LEAST_LAYERS = {"t5": 3, "mt5": 3, "resnet": 3}  # two where all are alike
 PRESETS = {}
 VARIANTS = ["".join(v)[::-1] for v in itertools.product("fl", "nc", "ae", "mpw")]
 PARTS = "SAVED", "LOSS", "WORK", "GRADS"
-SWITCHES = re.compile(r"(tie_word_embeddings|dropout|drop|pdrop|_act|hidden_activation|activation_function|feed_forward_proj|_bias)$")
+NUMBER = re.compile(r"(?<![\w.])(\d{3,}|\d+\.\d+)(?![\w.])")  # a size that is no expression
+SWITCHES = re.compile(r"(tie_word_embeddings|feed_forward_proj)$")
 WORDS = {"feed_forward_proj": ["gated-gelu"]}
-ACTIVATIONS = ["silu", "gelu", "gelu_new", "relu", "gelu_pytorch_tanh"]
 
 # Operations in whose place others may stand, with results of the same size.
 SAME = {"addmm": "mm", "silu": "act", "gelu": "act", "relu": "act", "silu_backward": "act_backward", "gelu_backward": "act_backward",
@@ -44,7 +45,7 @@ SAME = {"addmm": "mm", "silu": "act", "gelu": "act", "relu": "act", "silu_backwa
 
 
 def switches(config):
-    """Values that change what is kept, of those that change no shape."""
+    """Values that change what is kept, of those that change no shape. Dropout and activations stay the class's own."""
     return {k: v for k, v in frames.every(config) if SWITCHES.search(k) and isinstance(v, (bool, float, str))}
 
 
@@ -83,11 +84,12 @@ class StepRecorder(frames.Recorder):
         self.is_backward = False
         self.was_in_layers = False
         self.made_at = {}  # a node of autograd: the place and window of its operation
-        self.here = None
+        self.instance = None  # the module whose operation runs
+        self.numbers = collections.Counter()  # of equal operations in a module
 
     def enter(self, module, _):
         pattern = self.layers.patterns.get(module, "")
-        self.modules.append((pattern, self.layers.windows.get((pattern, module), ("", ""))))
+        self.modules.append((pattern, self.layers.windows.get((pattern, module), ("", "")), id(module)))
 
     def leave(self, module, *_):
         if self.modules:
@@ -97,13 +99,13 @@ class StepRecorder(frames.Recorder):
         if self.is_backward and not self.modules:
             node = torch._C._current_autograd_node()
             number = node._sequence_nr() if node is not None else None
-            where, window = self.made_at.get(number, (("", "", 0), ("", "")))
+            where, window, self.instance = self.made_at.get(number, (("", "", 0), ("", ""), None))
             phase = "b"
         else:
-            module, window = self.modules[-1] if self.modules else ("", ("", ""))
+            module, window, self.instance = self.modules[-1] if self.modules else ("", ("", ""), None)
             where, phase = (module,) + frames.line(), "r" if self.is_backward else "f"
             if phase == "f":
-                self.made_at.setdefault(torch.autograd._get_sequence_nr() - 1, (where, window))
+                self.made_at.setdefault(torch.autograd._get_sequence_nr() - 1, (where, window, self.instance))
         self.was_in_layers |= self.is_backward and bool(window[0])
         if phase == "f":
             window = "f", "", ""
@@ -115,10 +117,18 @@ class StepRecorder(frames.Recorder):
         before = len(self.events)
         out = super().__torch_dispatch__(func, types, args, kwargs)
         for i in range(before, len(self.events)):
-            e = self.events[i]
-            if e[0] > 0 and e[5] in SAME:
-                self.events[i] = e[:5] + (SAME[e[5]],) + e[6:]
+            if self.events[i][0] > 0:
+                self.events[i] = self.named(self.events[i])
         return out
+
+    def named(self, e):
+        """The event with what tells its operation from others: a name for alike ones, and its number among equal ones."""
+        op, place = SAME.get(e[5], e[5]), e[6]
+        if op.startswith("act"):
+            place = place[:2] + ("", 0)
+        key = self.instance, place, op, len(e[3])
+        self.numbers[key] += 1
+        return e[:5] + (op, place + (self.numbers[key],)) + e[7:]
 
 
 class Probe:
@@ -167,7 +177,7 @@ class Probe:
                 parts = ([], [], [], [])
                 for x in live.values():
                     if x[2]:
-                        parts[self.part(x)].append((x[4], x[6], x[5], x[3], x[2]))
+                        parts[self.part(x)].append((x[4], x[6] + (len(x[3]),), x[5], x[3], x[2]))
                 out[ends[i]] = self.most[ends[i]][0], parts
         return out
 
@@ -210,8 +220,6 @@ class Training(frames.Type):
             grads = {r.live.get(p.grad.untyped_storage()._cdata) for p in m.parameters() if p.grad is not None}
             head = m.get_output_embeddings() if hasattr(m, "get_output_embeddings") else None
             probe = Probe(over, self.values(c, B, S, rank), r, grads, saved, tuple(head.weight.shape) if head is not None else ())
-            probe.trained = [(layers.patterns[module] + "." + n, tuple(p.shape)) for module in m.modules()
-                             for n, p in module.named_parameters(recurse=False) if p.requires_grad]
             return probe
         finally:
             signal.alarm(0)
@@ -242,10 +250,8 @@ class Training(frames.Type):
 
     def candidates(self, key, value):
         if isinstance(value, str):
-            words = WORDS.get(key, ACTIVATIONS if SWITCHES.search(key) else [])
+            words = WORDS.get(key, [])
             return [w for w in words if w != value]
-        if isinstance(value, float) and "drop" in key:
-            return [0.0 if value else 0.1]
         return super().candidates(key, value)
 
 
@@ -263,12 +269,12 @@ class Training(frames.Type):
 
 
 def candidates_of(probes):
-    """The places that are a window's largest in some run: {window: {moment}}."""
+    """The places that are a window's largest in some run: {window: {moment: runs}}."""
     out = {}
     for p in probes:
         for window, (_, moment) in p.best.items():
             if window[2] != "inner":
-                out.setdefault(window, set()).add(moment)
+                out.setdefault(window, collections.Counter())[moment] += 1
     return out
 
 
@@ -278,7 +284,7 @@ def expressions(T, probes, owner, keys, moments, finders, dtype):
     rows = []
     for moment in moments:
         idx = tuple(i for i, look in enumerate(looks) if moment in look)
-        if len(idx) < 4:
+        if len(idx) < 6:
             continue
         row = {"moment": moment, "runs": len(idx), "parts": [], "off": 0.0}
         for part in range(len(PARTS)):
@@ -287,12 +293,18 @@ def expressions(T, probes, owner, keys, moments, finders, dtype):
             sets = {i: [x for x in looks[i][moment][1][part] if x[:3] in share] for i in idx}
             text, off = row_of(probes, sets, idx, owner, keys, dtype, finders) if share else ("", 0.0)
             row["parts"].append(text or "0")
-            row["off"] = max(row["off"], off)
+            row["off"] = max(row["off"], float(off))
         when = frames.condition(probes, keys, [float(moment in look) for look in looks])
         if when is not None:
             row["parts"] = [x if x == "0" else f"{when}*({x})" for x in row["parts"]]
+        row["doubt"] = row["off"] > 0 or any(NUMBER.search(x) for x in row["parts"])
         rows.append(row)
     return rows
+
+
+def least_first(rows):
+    """The order in which rows are tried to be left out: doubtful ones, then long ones."""
+    return sorted(range(len(rows)), key=lambda n: (not rows[n]["doubt"], -len(str(rows[n]["parts"]))))
 
 
 def values_of(rows, flats, width):
@@ -323,7 +335,7 @@ def prune(rows, probes, width):
 
         left = list(range(len(its)))
         best = cost(left)
-        for n in sorted(left, key=lambda n: -len(str(its[n]["parts"]))):
+        for n in least_first(its):
             less = [x for x in left if x != n]
             if less and cost(less) <= best + 0.01:
                 left, best = less, cost(less)
@@ -355,7 +367,7 @@ def needed(rows, flats, width):
     """The rows that are the largest, by 1 %, of some configuration."""
     values = values_of(rows, flats, width)
     left = list(range(len(rows)))
-    for n in sorted(left, key=lambda n: -len(str(rows[n]["parts"]))):
+    for n in least_first(rows):
         less = [x for x in left if x != n]
         if less and (values[n] <= values[less].max(axis=0) * 1.01).all():
             left = less
@@ -373,14 +385,6 @@ def solve(T, probes, owner, keys, finders):
     return kept, {"places": len(moments), "rows": len(kept), "runs": len(probes), "quality": at}
 
 
-def adapters(probes, owner, keys, finders):
-    """The elements of all adapters, an expression."""
-    idx = tuple(range(len(probes)))
-    sets = {i: [("bfloat16", (name,), "", shape, 2 * math.prod(shape)) for name, shape in probes[i].trained] for i in idx}
-    text, off = row_of(probes, sets, idx, owner, keys, "bfloat16", finders)
-    return text.removeprefix("D*") if off == 0 else None
-
-
 def runs_of(T, runs):
     for run in runs:
         try:
@@ -395,12 +399,34 @@ def plan(T):
     T.variant = "penf"
     probes, owner, good, _, info = explore(T, 60, RUNS)
     ranks = random.Random(3)
-    runs = [(p.over, p.flat["B"], p.flat["S"], o) for p, o in zip(probes, owner) if o is None or o & {"B", "S"}]
+    runs = [(p.over, p.flat["B"], p.flat["S"], o) for p, o in zip(probes, owner) if o is None or o & {"B", "S"} or o & set(switches(T.base))]
+    del runs[3:5]  # two loads are enough
     runs = [(dict(over, R=ranks.choice((4, 24, 48, 64)) if n and not o else RANK), B, S, sorted(o or ())) for n, (over, B, S, o) in enumerate(runs)]
     runs.insert(1, (dict(runs[0][0], R=40), frames.BASE_B, frames.BASE_S, ["R"]))
     keys = sorted({q for k in good for q in (k if isinstance(k, tuple) else (k,))} - {"B", "S"} | {"R"})
-    print(T.t, info, keys, flush=True)
-    return {"type": T.t, "kind": T.kind, "arch": T.arch, "keys": keys, "runs": runs, "variants": {}}
+    absent = frames.absent(T, probes, [{"expr": k} for k in keys if k != "R"], keys)
+    print(T.t, info, absent, flush=True)
+    return {"absent": absent, "type": T.t, "kind": T.kind, "arch": T.arch, "keys": keys, "runs": runs, "variants": {}}
+
+
+def adopted(T, result, path, variant):
+    """The rows of the type that this one is like, if they are right within 1 % in some runs."""
+    like = os.path.join(os.path.dirname(path), LIKE.get(T.t, "") + ".json")
+    if not os.path.exists(like):
+        return None
+    with open(like, encoding="utf-8") as file:
+        other = json.load(file)
+    rows = other["variants"].get(variant)
+    if not rows:
+        return None
+    some = [run[:3] for run in result["runs"][:2] + result["runs"][-2:]]
+    probes = [p for p in runs_of(T, some) if p]
+    values = values_of(rows, [p.flat for p in probes], 4 if variant[0] == "w" else 2).max(axis=0)
+    ratios = [round(float(v / p.peak), 3) for v, p in zip(values, probes)]
+    print(T.t, variant, "by", LIKE[T.t], ratios, flush=True)
+    if len(probes) < len(some) or max(abs(r - 1) for r in ratios) > 0.01:
+        return None
+    return rows
 
 
 def measure(kind, t, path, words, verbose):
@@ -415,6 +441,11 @@ def measure(kind, t, path, words, verbose):
     for variant in [v for v in VARIANTS if v not in result["variants"] and re.fullmatch(words, v)]:
         begin = time.process_time()
         T.variant = variant
+        rows = adopted(T, result, path, variant)
+        if rows:
+            result["variants"][variant] = rows
+            save(result, path)
+            continue
         made = list(runs_of(T, [run[:3] for run in result["runs"]]))
         have = [i for i, p in enumerate(made) if p is not None]
         if len(have) < 8:
@@ -426,17 +457,17 @@ def measure(kind, t, path, words, verbose):
         ran = time.process_time()
         rows, info = solve(T, probes, owners, keys, its)
         result["variants"][variant] = [dict(r, moment=str(r["moment"])) for r in rows]
-        if variant[3] == "l" and "adapters" not in result:
-            result["adapters"] = adapters(probes, owners, keys, its)
-        texts = [{"expr": x} for rows in result["variants"].values() for r in rows for x in r["parts"]]
-        texts.append({"expr": result.get("adapters") or "0"})
-        result["absent"] = frames.absent(T, probes, texts, [k for k in keys if k != "R"])
         print(t, variant, info, f"{ran - begin:.1f} s, {time.process_time() - ran:.1f} s", flush=True)
         if verbose:
             for r in rows:
                 print("  ", r["moment"], r["runs"], r["off"], *("\n      " + n + " " + x for n, x in zip(PARTS, r["parts"])))
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(result, file)
+        save(result, path)
+
+
+def save(result, path):
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(result, file)
+    os.replace(path + ".new", path)
 
 
 def main(args):
