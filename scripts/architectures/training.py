@@ -40,8 +40,8 @@ SWITCHES = re.compile(r"(tie_word_embeddings|feed_forward_proj)$")
 WORDS = {"feed_forward_proj": ["gated-gelu"]}
 
 # Operations in whose place others may stand, with results of the same size.
-SAME = {"addmm": "mm", "silu": "act", "gelu": "act", "relu": "act", "silu_backward": "act_backward", "gelu_backward": "act_backward",
-        "threshold_backward": "act_backward"}
+SAME = {"addmm": "mm", "silu": "act", "gelu": "act", "relu": "act",
+        "silu_backward": "act_backward", "gelu_backward": "act_backward", "threshold_backward": "act_backward"}
 
 
 def switches(config):
@@ -358,7 +358,8 @@ def sampled(T, probes, count=600):
                 flat[key] = int(value * size * rnd.choice((0.5, 1, 1, 1, 2)))
             elif isinstance(value, (bool, str, float)) and rnd.random() < 0.3:
                 flat[key] = rnd.choice(probes).flat.get(key, value)
-        flat.update(B=rnd.choice((1, 1, 2, 4, 8, 16, 64)), S=rnd.choice((64, 512, 1024, 2048, 8192, 32768)), R=rnd.choice((4, 16, 64, 256)))
+        flat.update(B=rnd.choice((1, 1, 2, 4, 8, 16, 64)), S=rnd.choice((64, 512, 1024, 2048, 8192, 32768)))
+        flat.update(R=rnd.choice((4, 16, 64, 256)))
         out.append(flat)
     return out
 
@@ -399,9 +400,12 @@ def plan(T):
     T.variant = "penf"
     probes, owner, good, _, info = explore(T, 60, RUNS)
     ranks = random.Random(3)
-    runs = [(p.over, p.flat["B"], p.flat["S"], o) for p, o in zip(probes, owner) if o is None or o & {"B", "S"} or o & set(switches(T.base))]
+    runs, kept = [], {"B", "S", *switches(T.base)}
+    for p, o in zip(probes, owner):
+        if o is None or o & kept:
+            rank = ranks.choice((4, 24, 48, 64)) if runs and o is None else RANK
+            runs.append((dict(p.over, R=rank), p.flat["B"], p.flat["S"], sorted(o or ())))
     del runs[3:5]  # two loads are enough
-    runs = [(dict(over, R=ranks.choice((4, 24, 48, 64)) if n and not o else RANK), B, S, sorted(o or ())) for n, (over, B, S, o) in enumerate(runs)]
     runs.insert(1, (dict(runs[0][0], R=40), frames.BASE_B, frames.BASE_S, ["R"]))
     keys = sorted({q for k in good for q in (k if isinstance(k, tuple) else (k,))} - {"B", "S"} | {"R"})
     absent = frames.absent(T, probes, [{"expr": k} for k in keys if k != "R"], keys)

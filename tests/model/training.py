@@ -15,10 +15,12 @@ import json
 import os
 import random
 import sys
+import types
 
 import torch
 import transformers
 from torch.distributed._tools.mem_tracker import MemTracker
+from transformers.optimization import Adafactor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(HERE)), "scripts", "architectures"))
@@ -32,41 +34,60 @@ OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, foreach=True),
     "sgd_momentum": lambda p: torch.optim.SGD(p, momentum=0.9, foreach=True),
     "adafactor": lambda p: torch.optim.Adafactor(p),
-    "adafactor_transformers": lambda p: transformers.optimization.Adafactor(p, lr=1e-3, relative_step=False, scale_parameter=False),
+    "adafactor_transformers": lambda p: Adafactor(p, lr=1e-3, relative_step=False, scale_parameter=False),
 }
+
+
+def decoder(hidden, intermediate, layers, heads, kv_heads, vocabulary, **more):
+    return {"hidden_size": hidden, "intermediate_size": intermediate, "num_hidden_layers": layers, "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads, "vocab_size": vocabulary, "max_position_embeddings": 32768, **more}
+
+
+def encoder(hidden, layers, heads, **more):
+    return {"hidden_size": hidden, "intermediate_size": 4 * hidden, "num_hidden_layers": layers,
+            "num_attention_heads": heads, **more}
+
+
+TIED = {"tie_word_embeddings": True}
+BOTTLENECK = {"hidden_sizes": [256, 512, 1024, 2048], "embedding_size": 64, "layer_type": "bottleneck"}
 # Published sizes: name, type, class, values.
 PUBLISHED = [
-    ("Llama-2-7b", "llama", "LlamaForCausalLM", {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32000, "max_position_embeddings": 4096}),
-    ("Llama-3.2-1B", "llama", "LlamaForCausalLM", {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 128256, "tie_word_embeddings": True, "max_position_embeddings": 131072}),
-    ("TinyLlama-1.1B", "llama", "LlamaForCausalLM", {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32, "num_key_value_heads": 4, "vocab_size": 32000, "max_position_embeddings": 2048}),
-    ("Qwen2-0.5B", "qwen2", "Qwen2ForCausalLM", {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True}),
-    ("Qwen2.5-3B", "qwen2", "Qwen2ForCausalLM", {"hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True}),
-    ("Qwen3-0.6B", "qwen3", "Qwen3ForCausalLM", {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "tie_word_embeddings": True}),
-    ("Qwen3-4B", "qwen3", "Qwen3ForCausalLM", {"hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "tie_word_embeddings": True}),
-    ("Mistral-7B-v0.3", "mistral", "MistralForCausalLM", {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32768, "sliding_window": None}),
-    ("Mistral-Nemo-12B", "mistral", "MistralForCausalLM", {"hidden_size": 5120, "intermediate_size": 14336, "num_hidden_layers": 40, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 131072, "sliding_window": None}),
+    ("Llama-2-7b", "llama", "LlamaForCausalLM", decoder(4096, 11008, 32, 32, 32, 32000)),
+    ("Llama-3.2-1B", "llama", "LlamaForCausalLM", decoder(2048, 8192, 16, 32, 8, 128256, head_dim=64, **TIED)),
+    ("TinyLlama-1.1B", "llama", "LlamaForCausalLM", decoder(2048, 5632, 22, 32, 4, 32000)),
+    ("Qwen2-0.5B", "qwen2", "Qwen2ForCausalLM", decoder(896, 4864, 24, 14, 2, 151936, **TIED)),
+    ("Qwen2.5-3B", "qwen2", "Qwen2ForCausalLM", decoder(2048, 11008, 36, 16, 2, 151936, **TIED)),
+    ("Qwen3-0.6B", "qwen3", "Qwen3ForCausalLM", decoder(1024, 3072, 28, 16, 8, 151936, head_dim=128, **TIED)),
+    ("Qwen3-4B", "qwen3", "Qwen3ForCausalLM", decoder(2560, 9728, 36, 32, 8, 151936, head_dim=128, **TIED)),
+    ("Mistral-7B-v0.3", "mistral", "MistralForCausalLM", decoder(4096, 14336, 32, 32, 8, 32768, sliding_window=None)),
+    ("Mistral-Nemo-12B", "mistral", "MistralForCausalLM",
+     decoder(5120, 14336, 40, 32, 8, 131072, head_dim=128, sliding_window=None)),
     ("gpt2-medium", "gpt2", "GPT2LMHeadModel", {"n_embd": 1024, "n_layer": 24, "n_head": 16, "vocab_size": 50257}),
     ("gpt2-xl", "gpt2", "GPT2LMHeadModel", {"n_embd": 1600, "n_layer": 48, "n_head": 25, "vocab_size": 50257}),
-    ("bert-base-uncased", "bert", "BertForMaskedLM", {"vocab_size": 30522}),
-    ("bert-large-cased", "bert", "BertForMaskedLM", {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16, "vocab_size": 28996}),
-    ("vit-base-patch16-224", "vit", "ViTForImageClassification", {}),
-    ("vit-large-patch16-384", "vit", "ViTForImageClassification", {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16, "image_size": 384}),
-    ("resnet-50", "resnet", "ResNetForImageClassification", {"depths": [3, 4, 6, 3], "hidden_sizes": [256, 512, 1024, 2048], "embedding_size": 64, "layer_type": "bottleneck"}),
-    ("resnet-152", "resnet", "ResNetForImageClassification", {"depths": [3, 8, 36, 3], "hidden_sizes": [256, 512, 1024, 2048], "embedding_size": 64, "layer_type": "bottleneck"}),
-    ("t5-base", "t5", "T5ForConditionalGeneration", {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_decoder_layers": 12, "num_heads": 12}),
-    ("flan-t5-xl", "t5", "T5ForConditionalGeneration", {"d_model": 2048, "d_ff": 5120, "num_layers": 24, "num_decoder_layers": 24, "num_heads": 32, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
-    ("Mixtral-8x7B", "mixtral", "MixtralForCausalLM", {}),
-    ("Mixtral-8x22B", "mixtral", "MixtralForCausalLM", {"hidden_size": 6144, "intermediate_size": 16384, "num_hidden_layers": 56, "num_attention_heads": 48, "num_key_value_heads": 8, "vocab_size": 32768}),
+    ("bert-base-uncased", "bert", "BertForMaskedLM", encoder(768, 12, 12, vocab_size=30522)),
+    ("bert-large-cased", "bert", "BertForMaskedLM", encoder(1024, 24, 16, vocab_size=28996)),
+    ("vit-base-patch16-224", "vit", "ViTForImageClassification", encoder(768, 12, 12)),
+    ("vit-large-patch16-384", "vit", "ViTForImageClassification", encoder(1024, 24, 16, image_size=384)),
+    ("resnet-50", "resnet", "ResNetForImageClassification", {"depths": [3, 4, 6, 3], **BOTTLENECK}),
+    ("resnet-152", "resnet", "ResNetForImageClassification", {"depths": [3, 8, 36, 3], **BOTTLENECK}),
+    ("t5-base", "t5", "T5ForConditionalGeneration",
+     {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_decoder_layers": 12, "num_heads": 12}),
+    ("flan-t5-xl", "t5", "T5ForConditionalGeneration",
+     {"d_model": 2048, "d_ff": 5120, "num_layers": 24, "num_decoder_layers": 24, "num_heads": 32,
+      "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
+    ("Mixtral-8x7B", "mixtral", "MixtralForCausalLM", decoder(4096, 14336, 32, 32, 8, 32000, num_local_experts=8)),
+    ("Mixtral-8x22B", "mixtral", "MixtralForCausalLM", decoder(6144, 16384, 56, 48, 8, 32768, num_local_experts=8)),
 ]
 LOADS = [(1, 2048), (4, 512), (8, 1024), (2, 4096), (1, 8192), (16, 512)]
 SHORT = [(8, 512), (32, 128), (4, 512), (16, 256)]  # for models of few positions
 IMAGES = [(16, 0), (64, 0), (128, 0)]
 RECORDED = os.path.join(HERE, "training.json")
-VARIANTS = 4  # of each published size
+VARIANTS = [("panf", "macf", "pacl", "wanf"), ("pacf", "manf", "panl", "penf")]  # of a published size
+RECORDED_OPTIMIZERS = ["adamw", "adafactor_transformers", "sgd", "adamw_fused", "sgd_momentum"]
 
 
 class Tracker(MemTracker):
-    """MemTracker for frozen parameters, too, whose gradients it cannot have a hook on; and of the whole alone, not of each module."""
+    """MemTracker for frozen parameters, too, whose gradients have no hook; and of the whole alone, not of each module."""
 
     def _update_peak_stats(self, peak_state):
         for device, kinds in self._curr_mem_snap.items():
@@ -77,7 +98,7 @@ class Tracker(MemTracker):
         self.original = torch.Tensor.register_hook
 
         def register_hook(tensor, hook):
-            return self.original(tensor if tensor.requires_grad else torch.zeros(1, requires_grad=True), hook)
+            return self.original(tensor, hook) if tensor.requires_grad else types.SimpleNamespace(remove=lambda: None)
 
         torch.Tensor.register_hook = register_hook
         return super().__enter__()
@@ -93,8 +114,8 @@ def bytes_of(tensors):
 
 def on_gpu(tracker, when):
     """The bytes on the GPU, by kind and in whole."""
-    return next({getattr(k, "value", k): v for k, v in kinds.items()} for device, kinds in tracker.get_tracker_snapshot(when).items()
-                if device.type == "cuda")
+    kinds = next(kinds for device, kinds in tracker.get_tracker_snapshot(when).items() if device.type == "cuda")
+    return {getattr(k, "value", k): v for k, v in kinds.items()}
 
 
 def measure(model_class, config, batch, tokens, optimizer, precision, attention, checkpointing, lora):
@@ -129,17 +150,15 @@ def measure(model_class, config, batch, tokens, optimizer, precision, attention,
     return at["peak"]["Total"], parts
 
 
-def variants(name, kind):
-    """Loads, optimisers and flags of a published size: chosen by its name, all over the sizes of a class together."""
-    rnd = random.Random(name)
+def variants(number, kind):
+    """Loads, optimisers and flags of a published size: neighbours of a class have different ones."""
+    rnd = random.Random(number)
     loads = IMAGES if kind == "image" else SHORT if kind == "short" else LOADS
-    whole = [(p, a, c, r) for p in "pwm" for a in "ae" for c in (False, True) for r in (0, 16)]
-    rnd.shuffle(whole)
-    names = [n for n in OPTIMIZERS if n not in ("adamw_loop", "adafactor")]
-    rnd.shuffle(names)
-    for i, (precision, attention, checkpointing, lora) in enumerate(whole[:VARIANTS]):
+    for i, (precision, attention, checkpointing, tuning) in enumerate(VARIANTS[number % len(VARIANTS)]):
         batch, tokens = rnd.choice(loads)
-        yield batch, tokens, names[i % len(names)], precision, attention, checkpointing, lora and rnd.choice((8, 16, 64))
+        optimizer = RECORDED_OPTIMIZERS[(number + i) % len(RECORDED_OPTIMIZERS)]
+        rank = rnd.choice((8, 16, 64)) if tuning == "l" else 0
+        yield batch, tokens, optimizer, precision, attention, checkpointing == "c", rank
 
 
 def record(words):
@@ -148,25 +167,26 @@ def record(words):
             cases = json.load(file)
     except OSError:
         cases = []
-    for name, kind, class_name, values in PUBLISHED:
+    for number, (name, kind, class_name, values) in enumerate(PUBLISHED):
         if words and not any(word in name for word in words):
             continue
         cases = [c for c in cases if c["name"] != name]
         short = {"gpt2": "short", "bert": "short", "vit": "image", "resnet": "image"}.get(kind)
-        for batch, tokens, *flags in variants(name, short):
+        for batch, tokens, *flags in variants(number, short):
             config = transformers.AutoConfig.for_model(kind, **values)
             try:
                 peak, parts = measure(getattr(transformers, class_name), config, batch, tokens, *flags)
             except (RuntimeError, ValueError) as error:
                 print(name, batch, tokens, *flags, str(error)[:200], flush=True)
                 continue
-            case = dict(zip(("optimizer", "precision", "attention", "checkpointing", "lora"), flags), name=name, batch=batch, tokens=tokens)
-            case.update({"class": class_name, "peak_bytes": peak, "parts": parts,
+            case = dict(zip(("optimizer", "precision", "attention", "checkpointing", "lora"), flags))
+            case.update({"name": name, "batch": batch, "tokens": tokens, "class": class_name, "peak_bytes": peak, "parts": parts,
                          "config": {**values, "model_type": kind, "architectures": [class_name]}})
             cases.append(case)
             print(name, batch, tokens, *flags, peak, parts, flush=True)
         with open(RECORDED, "w", encoding="utf-8") as file:
-            file.write("[\n" + ",\n".join(json.dumps(c, sort_keys=True) for c in sorted(cases, key=lambda c: c["name"])) + "\n]\n")
+            lines = [json.dumps(c, sort_keys=True) for c in sorted(cases, key=lambda c: c["name"])]
+            file.write("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 def show(options):
@@ -174,8 +194,9 @@ def show(options):
     with open(os.path.join(path, "config.json") if os.path.isdir(path) else path, encoding="utf-8") as file:
         values = json.load(file)
     config = transformers.AutoConfig.for_model(**values)
-    peak, parts = measure(getattr(transformers, values["architectures"][0]), config, options.batch, options.tokens, options.optimizer,
-                          options.precision, options.attention, options.checkpointing, options.lora)
+    model_class = getattr(transformers, values["architectures"][0])
+    peak, parts = measure(model_class, config, options.batch, options.tokens, options.optimizer, options.precision,
+                          options.attention, options.checkpointing, options.lora)
     for part, size in {**parts, "peak": peak}.items():
         print(f"{part:12} {size:16,} {size / 2**30:9.2f} GiB")
 
