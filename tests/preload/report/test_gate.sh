@@ -109,6 +109,16 @@ is "tokens at once" "$(json run.json 'r["estimate"]["activation_bytes"]')" \
 gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_ATTENTION=full GPUCACHE_CONTEXT_MEMORY=512MiB GPUCACHE_OVERHEAD=1 -- "$PROGRAM"
 is "scores written out, a context that is given" "$(json run.json '[r["estimate"]["attention_workspace_bytes"] >> 20, r["estimate"]["overhead_bytes"] >> 20, r["estimate"]["context_bytes"] >> 20]')" "[1024, 512, 512]"
 
+# ---- training ----
+gated 3 GPUCACHE_GATE=exit GPUCACHE_BUDGET=40GiB GPUCACHE_SEQ_LEN=128 GPUCACHE_TRAIN=adamw -- "$PROGRAM"
+logged "training: adapters would fit" 'adapters of rank [0-9]* would fit'
+gated 0 GPUCACHE_GATE=exit GPUCACHE_BUDGET=100GiB GPUCACHE_SEQ_LEN=128 GPUCACHE_TRAIN=adamw -- "$PROGRAM"
+is "training: states and gradients" "$(json run.json '[r["estimate"]["optimiser_state_bytes"] // r["estimate"]["weight_bytes"], r["estimate"]["kv_cache_bytes"]]')" "[2, 0]"
+gated 3 GPUCACHE_GATE=exit GPUCACHE_BUDGET=100GiB GPUCACHE_SEQ_LEN=128 GPUCACHE_TRAIN=adamw GPUCACHE_MIXED_PRECISION=1 GPUCACHE_CHECKPOINTING=1 -- "$PROGRAM"
+gated 0 GPUCACHE_GATE=exit GPUCACHE_BUDGET=40GiB GPUCACHE_SEQ_LEN=128 GPUCACHE_TRAIN=adamw GPUCACHE_LORA=8 -- "$PROGRAM"
+gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_TRAIN=adamw GPUCACHE_ZERO=2 -- "$PROGRAM"
+logged "training: what is divided needs devices" '--zero divides over several devices'
+
 # ---- what a context takes: the first run measures it, the next one's estimate has it ----
 printf 'GPUCACHE_OVERHEAD=1.25\nGPUCACHE_CONTEXT_MEMORY=128MiB\n' > mine.conf
 export GPUCACHE_LEDGER=$TMP/fresh
