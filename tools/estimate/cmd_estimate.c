@@ -199,7 +199,7 @@ const struct tool_command tool_command_estimate = {
             "                         sgd-momentum, adafactor, adamw-8bit\n"
             "  --mixed-precision      parameters in 32 bits, activations in 16 (autocast)\n"
             "  --checkpointing        activations are computed again in the backward pass\n"
-            "  --zero 0|1|2|3         over --devices N, each with a batch: each has all; states\n"
+            "  --zero 0|1|2|3         over --devices N, a batch on each: each has all; states\n"
             "                         are divided; gradients too; parameters too\n"
             "  --lora RANK            adapters of this rank are trained, nothing else\n"
             "  --overhead F           the sum is multiplied by it (1.1 with transformers,\n"
