@@ -104,21 +104,18 @@ struct frame_names {
     unsigned depth;
 };
 
-/* Whether a line is for this name, or this item of a list: after its mark, as expressions have it.
- */
+/* Whether a line is for this name, after its mark: "KEY", "#KEY", "KEY[ITEM]". */
 static bool is_for(const char *line, const struct gc_expression_name *name)
 {
+    const bool is_item = name->part == GC_EXPRESSION_ITEM;
+    const bool is_length = name->part == GC_EXPRESSION_LENGTH;
     size_t length;
     const char *key = part_of(line, 0, &length) + 1;
-    length--;
-    if (length < name->length || memcmp(key, name->name, name->length) != 0)
+    if (length - 1 != name->length + is_length + (is_item ? name->item_length + 2 : 0) ||
+        (is_length && *key != '#') || memcmp(key + is_length, name->name, name->length) != 0)
         return false;
-    key += name->length;
-    length -= name->length;
-    if (name->part != GC_EXPRESSION_ITEM)
-        return length == 0;
-    return length == name->item_length + 2 && *key == '[' &&
-           memcmp(key + 1, name->item, name->item_length) == 0;
+    return !is_item || (key[name->length] == '[' &&
+                        memcmp(key + name->length + 1, name->item, name->item_length) == 0);
 }
 
 /* The next of a section's lines "=KEY EXPRESSION" or "~KEY OTHER" for this name, from `at` on;
