@@ -124,13 +124,33 @@ static struct gc_training_kind kind_of(const struct gc_training *training,
     };
 }
 
-/* Adapters measured as whole training is: no less than they need. */
-static bool find_kind(const struct gc_training_rows *rows, struct gc_training_kind *kind)
+/* What the rows of a class tell of a kind of training. */
+enum told {
+    TOLD_EXACTLY,
+    TOLD_AT_MOST,  /* adapters, by the rows of training all parameters */
+    TOLD_AT_LEAST, /* by the rows without scores, or with checkpointing */
+    TOLD_NOTHING,
+};
+
+/* Replaces a kind that has no rows by one that has. */
+static enum told find_kind(const struct gc_training_rows *rows, struct gc_training_kind *kind)
 {
     if (gc_training_rows_have(rows, kind))
-        return true;
-    kind->parameters = 'f';
-    return gc_training_rows_have(rows, kind);
+        return TOLD_EXACTLY;
+    struct gc_training_kind other = *kind;
+    other.parameters = 'f';
+    if (gc_training_rows_have(rows, &other)) {
+        *kind = other;
+        return TOLD_AT_MOST;
+    }
+    other = *kind;
+    other.attention = 'a';
+    if (!gc_training_rows_have(rows, &other))
+        other.checkpointing = 'c';
+    if (!gc_training_rows_have(rows, &other))
+        return TOLD_NOTHING;
+    *kind = other;
+    return TOLD_AT_LEAST;
 }
 
 static void note_rows(const struct gc_estimator *estimator,
@@ -138,8 +158,8 @@ static void note_rows(const struct gc_estimator *estimator,
 {
     const char *type = estimator->arch.type[0] != '\0' ? estimator->arch.type : "this type";
     struct gc_training_kind kind = kind_of(&request->training, request, estimate->dtype);
-    const char asked = kind.parameters;
-    if (!find_kind(&estimator->training_rows, &kind)) {
+    const enum told told = find_kind(&estimator->training_rows, &kind);
+    if (told >= TOLD_AT_LEAST) {
         estimate->unknown_parts |= GC_TRAIN_PASS_PARTS;
         gc_notes_add(&estimate->notes, "training of ", type,
                      estimator->training_rows.count > 0 ? " with these options" : "",
@@ -147,8 +167,8 @@ static void note_rows(const struct gc_estimator *estimator,
     } else if (!estimator->training_rows.is_exact) {
         estimate->unknown_parts |= GC_TRAIN_PASS_PARTS;
         gc_notes_add(&estimate->notes, "activations of ", type,
-                     " are measured without this class's own part: a lower bound", NULL);
-    } else if (kind.parameters != asked) {
+                     " in training are measured in part: a lower bound", NULL);
+    } else if (told == TOLD_AT_MOST) {
         gc_notes_add(&estimate->notes,
                      "activations are those of training all parameters: adapters alone need less",
                      NULL);
@@ -223,7 +243,7 @@ static enum gc_status find_place(const struct gc_estimator *estimator,
     };
     struct gc_training_kind kind = kind_of(training, request, step->dtype);
     *place = (struct gc_training_place){0};
-    if (find_kind(&estimator->training_rows, &kind))
+    if (find_kind(&estimator->training_rows, &kind) != TOLD_NOTHING)
         return gc_training_rows_largest(&estimator->training_rows, &kind, &load, need->gradients,
                                         gc_training_gradient_parts(training, request->device_count),
                                         place);
