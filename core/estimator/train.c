@@ -260,6 +260,13 @@ struct phases {
     uint64_t step_bytes;
 };
 
+/* A quantised matrix is unpacked to be computed with, in both passes (bitsandbytes, MatMul4Bit). */
+static uint64_t unpacked_bytes(struct gc_sum *sum, const struct gc_estimator *estimator,
+                               enum gc_dtype dtype)
+{
+    return gc_sum_mul(sum, gc_lora_largest(&estimator->lora), size_of(dtype));
+}
+
 static enum gc_status find_phases(const struct gc_estimator *estimator,
                                   const struct gc_estimate_request *request,
                                   const struct step *step, struct phases *phases)
@@ -277,6 +284,9 @@ static enum gc_status find_phases(const struct gc_estimator *estimator,
         status = find_place(estimator, request, step, need, &phases->place);
     if (status != GC_OK)
         return status;
+    if (request->mix != GC_MIX_NONE)
+        phases->need.backward =
+            gc_sum_add(&sum, need->backward, unpacked_bytes(&sum, estimator, step->dtype));
     const uint64_t kept =
         gc_sum_add(&sum, gc_sum_add(&sum, need->weights, need->states), need->buffers);
     const uint64_t pass = gc_sum_add(&sum, gc_sum_add(&sum, place->saved, place->loss),

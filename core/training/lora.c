@@ -49,6 +49,15 @@ void gc_lora_read(const struct gc_model *model, struct gc_lora *lora)
     }
 }
 
+uint64_t gc_lora_largest(const struct gc_lora *lora)
+{
+    struct gc_sum sum = {false};
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < lora->shape_count; i++)
+        most = gc_max_u64(most, gc_sum_mul(&sum, lora->shapes[i].rows, lora->shapes[i].columns));
+    return most;
+}
+
 enum gc_status gc_lora_sums(const struct gc_lora *lora, uint64_t rank, uint64_t element_bytes,
                             struct gc_training_sums *sums)
 {

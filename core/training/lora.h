@@ -24,6 +24,9 @@ struct gc_lora {
 
 void gc_lora_read(const struct gc_model *model, struct gc_lora *lora);
 
+/* Elements of the largest matrix that gets adapters. Saturates. */
+uint64_t gc_lora_largest(const struct gc_lora *lora);
+
 /* The adapters. GC_OVERFLOW. */
 enum gc_status gc_lora_sums(const struct gc_lora *lora, uint64_t rank, uint64_t element_bytes,
                             struct gc_training_sums *sums) GC_CHECKED;
