@@ -443,6 +443,28 @@ static uint64_t overhead_of(const struct gc_estimate_request *request,
                : gc_engine_overhead(estimate->plan.engine);
 }
 
+/* The overhead of the other parts' sum: a fraction of it, and what a device has before any
+ * allocation. */
+static uint64_t overhead_bytes(struct gc_sum *sum, const struct gc_estimate_request *request,
+                               const struct gc_estimate *estimate, uint32_t device, uint64_t bytes)
+{
+    const unsigned __int128 share =
+        ((unsigned __int128)bytes * overhead_of(request, estimate) + 999999) / 1000000;
+    if (share > UINT64_MAX)
+        sum->overflowed = true;
+    return gc_sum_add(sum, (uint64_t)share,
+                      gc_sum_add(sum, request->context_bytes, estimate->graph_bytes[device]));
+}
+
+/* A phase of a training step, given without inputs and overhead. */
+static uint64_t finish_phase(struct gc_sum *sum, const struct gc_estimate_request *request,
+                             const struct gc_estimate *estimate, uint32_t device, uint64_t phase)
+{
+    const uint64_t bytes =
+        gc_sum_add(sum, phase, estimate->devices[device].parts[GC_ESTIMATE_input]);
+    return gc_sum_add(sum, bytes, overhead_bytes(sum, request, estimate, device, bytes));
+}
+
 static enum gc_status finish_device(const struct gc_estimate_request *request, uint32_t device,
                                     struct gc_estimate *estimate)
 {
@@ -451,13 +473,12 @@ static enum gc_status finish_device(const struct gc_estimate_request *request, u
     uint64_t bytes = 0;
     for (unsigned part = 0; part < GC_ESTIMATE_overhead; part++)
         bytes = gc_sum_add(&sum, bytes, sizes->parts[part]);
-    const unsigned __int128 share =
-        ((unsigned __int128)bytes * overhead_of(request, estimate) + 999999) / 1000000;
-    if (share > UINT64_MAX)
-        return GC_OVERFLOW;
-    sizes->parts[GC_ESTIMATE_overhead] =
-        gc_sum_add(&sum, (uint64_t)share,
-                   gc_sum_add(&sum, request->context_bytes, estimate->graph_bytes[device]));
+    if (gc_training_is_asked(&request->training)) {
+        estimate->backward_bytes =
+            finish_phase(&sum, request, estimate, device, estimate->backward_bytes);
+        estimate->step_bytes = finish_phase(&sum, request, estimate, device, estimate->step_bytes);
+    }
+    sizes->parts[GC_ESTIMATE_overhead] = overhead_bytes(&sum, request, estimate, device, bytes);
     sizes->peak_bytes = gc_sum_add(&sum, bytes, sizes->parts[GC_ESTIMATE_overhead]);
     estimate->usable_bytes[device] = usable_of(request, estimate, device);
     count_blocks(device, estimate);

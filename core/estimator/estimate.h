@@ -88,9 +88,8 @@ struct gc_estimate {
     uint64_t kv_block_bytes[GC_ESTIMATE_DEVICE_MAX]; /* of one block, all layers of the device */
     struct gc_training training;
     uint64_t trained_parameters;
-    uint64_t
-        backward_bytes;  /* of a training step on each device, without inputs and overhead: in */
-    uint64_t step_bytes; /* the forward and backward pass, and in the optimiser's step */
+    uint64_t backward_bytes;          /* of training: the peak of the passes on a device, */
+    uint64_t step_bytes;              /* and of the optimiser's step */
     uint64_t training_at_least_bytes; /* of inference: what training would take; 0: unknown */
     uint64_t kv_blocks; /* that the engine's pool has on each device; 0: it has none, or unknown */
     struct gc_notes notes;

@@ -1,6 +1,4 @@
 #include "core/estimator/present.h"
-
-#include "core/base/bits.h"
 #include "core/io/text.h"
 
 #include <string.h>
@@ -320,17 +318,15 @@ static void write_row(struct gc_writer *out, const char *label, uint64_t bytes, 
     gc_writer_print(out, "%s\n", at_least ? "  at least" : "");
 }
 
-/* Of a training step, each with inputs and overhead as the peak has them. */
 static void write_phases(struct gc_writer *out, const struct gc_estimate *estimate)
 {
-    const uint64_t peak = gc_max_u64(estimate->backward_bytes, estimate->step_bytes);
-    const uint64_t device = estimate->devices[0].peak_bytes;
+    const bool is_one = estimate->device_count == 1;
     if (!gc_training_is_asked(&estimate->training))
         return;
-    write_row(out, estimate->device_count > 1 ? "  passes, each device" : "  forward and backward",
-              device - (peak - estimate->backward_bytes), false);
-    write_row(out, estimate->device_count > 1 ? "  step, each device" : "  optimiser's step",
-              device - (peak - estimate->step_bytes), false);
+    write_row(out, is_one ? "  forward and backward" : "  passes, each device",
+              estimate->backward_bytes, false);
+    write_row(out, is_one ? "  optimiser's step" : "  step, each device", estimate->step_bytes,
+              false);
 }
 
 static void write_parts(struct gc_writer *out, const struct gc_estimate *estimate)
