@@ -281,7 +281,7 @@ static void note_frames(const struct gc_estimator *estimator, struct gc_estimate
     if (estimator->frames.count > 0)
         gc_notes_add(
             &estimate->notes, "activations of ", type,
-            " are measured without this class's own part, or for other lists of sizes: a lower bound",
+            " are measured without this class's own part, or were more in some cases: a lower bound",
             NULL);
     else
         gc_notes_add(&estimate->notes, "activations of ", type,

@@ -7,10 +7,10 @@ keys and values, are written as products of configuration values, B (sequences) 
 
     frames.py OUT KIND[.TYPE]...      KIND: causal, s2s, vlm, speech, base; writes OUT/KIND.TYPE.json, skips those that exist
     frames.py -v OUT KIND.TYPE        shows the rows
-    frames.py --record FILE KIND.TYPE...   measures configurations of other values, for tests: tests/model/activations.json
+    frames.py --record FILE KIND.TYPE...   measures configurations of other values, for tests: tests/model/activations.jsonl.xz
 
 Attention is a function that allocates its result alone, as FlashAttention does. D is the size of the type of activations."""
-import collections, functools, gc, itertools, json, math, os, random, re, signal, sys, time, warnings, weakref
+import collections, functools, gc, itertools, json, lzma, math, os, random, re, signal, sys, time, warnings, weakref
 import numpy as np
 import torch, transformers
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -410,16 +410,20 @@ def smallest(T):
 MORE = ((), ('pixel_values',), ('decoder_input_ids',), ('bbox',), ('pixel_values', 'bbox'), ('pixel_values', 'decoder_input_ids'))
 
 
-def first_run(T):
+def first_run(T, whole=True):
     """The base configuration and its run, with the attention and the inputs that the type needs."""
     first = None
     few = {k: min(v, 4) for k, v in flatten(T.base).items() if LAYERS.search(k) and type(v) is int}
     for T.more, T.attention in itertools.product(MORE, T.attentions):
         try:
+            T.few = {**few, **PRESETS.get(T.t, {})}
             try:
-                T.run({**few, **PRESETS.get(T.t, {})}, 1, 64)
+                T.run(T.few, 1, 64)
             except Exception:
-                T.run(PRESETS.get(T.t, {}), 1, 64)
+                T.few = PRESETS.get(T.t, {})
+                T.run(T.few, 1, 64)
+            if not whole:
+                return None
             over = T.smallest()
             return over, T.run(over, BASE_B, BASE_S, seconds=60)
         except (KeyError, AttributeError, TypeError, ValueError, IndexError, RuntimeError) as e:
@@ -456,6 +460,12 @@ def explore(T, seconds=20, combos=10):
     took = time.process_time() - took
     loads = [x for x in LOADS if x[1] * took < 2048] or [(1, 256)]  # long ones only where time does not grow with tokens
     probes, owner, good, stuck = [p0], [None], {}, []
+    for b, s in ((1, 1000), (2, 200)):  # the type's own values
+        try:
+            probes.append(T.run(T.few, b, s))
+            owner.append(None)
+        except Exception:
+            pass
     for b, s in loads[:6]:
         probes.append(T.run(over, b, s))
         owner.append({'B'} if s == BASE_S else {'S'} if b == BASE_B else {'B', 'S'})
@@ -836,7 +846,7 @@ def prune(rows, probes, dtype):
 
 
 # Rows are held against HELD other configurations; those outside of LEAST to MOST are added to the probes, in ROUNDS at most.
-HELD, LEAST, MOST, ROUNDS = 6, .95, 1.1, 4
+HELD, LEAST, MOST, ROUNDS = 5, .95, 1.1, 3
 
 
 def in_32_bits(T, probes, owner):
@@ -844,7 +854,7 @@ def in_32_bits(T, probes, owner):
     wide, wide_owner = [], []
     start = time.process_time()
     for n, p in enumerate(probes):
-        if time.process_time() - start > 10:
+        if time.process_time() - start > 5:
             break
         try:
             wide.append(T.run(p.over, p.flat['B'], p.flat['S'], torch.float32))
@@ -867,7 +877,7 @@ def measure(kind, t, out, verbose=False):
         held = others(T, probes[0], good, rnd, HELD, loads)
         ratios = quality(rows, held, 'bfloat16')
         wrong = [p for p, r in zip(held, ratios) if not LEAST <= r <= MOST]
-        if not wrong or not left or time.process_time() - start > 30:
+        if not wrong or not left or time.process_time() - start > 8:
             break
         probes += wrong
         owner += [None] * len(wrong)
@@ -959,40 +969,75 @@ def types(words):
             yield kind, x
 
 
+def recorded(kind, t):
+    """Peaks of a type's own configuration, with few layers, and of one with other values, beside weights and cache."""
+    T, rnd = Type(kind, t), random.Random('%s.%s' % (kind, t))
+    first_run(T, False)
+    own = T.few
+    flat = T.run(own, 1, 256).flat
+    loads = [(own, 1, 1000, 'bfloat16'), (own, 2, 500, 'float32')]
+    for _ in range(12):
+        o = dict(own)
+        for k, v in flat.items():
+            if type(v) is int and v > 3 and k not in 'BS' and not LAYERS.search(k) and rnd.random() < .4:
+                o[k] = rnd.choice([v * 2, v * 4, v // 2, v * 3])
+        loads.append((o, *rnd.choice([(1, 700), (2, 1500), (3, 512), (4, 2048)]), rnd.choice(['bfloat16', 'bfloat16', 'float32'])))
+    found = []
+    for o, B, S, dtype in loads:
+        try:
+            p = T.run(o, B, S, getattr(torch, dtype))
+            c, _ = T.build(o)
+        except Exception:
+            continue
+        config = dict(c.to_diff_dict(), architectures=[T.arch], dtype=dtype, model_type=t)
+        found.append(dict(name='%s.%s' % (kind, t), config=json.loads(json.dumps(config, default=str)), batch=B, tokens=S, peak=p.peak))
+        if o is not own:
+            break
+    return found
+
+
 def record(path, words):
-    """Peaks of random configurations, beside weights and cache."""
-    out, rnd = [], random.Random(77)
+    """Adds these types to what was recorded, or measures them again."""
+    old = []
+    if os.path.exists(path):
+        with lzma.open(path, 'rt') as f:
+            old = [json.loads(x) for x in f]
     for kind, t in types(words):
-        T = Type(kind, t)
-        over, done = smallest(T), 0
-        flat = T.run(over, 1, 256).flat
-        for _ in range(12):
-            o = dict(over)
-            for k, v in flat.items():
-                if type(v) is int and v > 3 and k not in 'BS' and not LAYERS.search(k) and rnd.random() < .4:
-                    o[k] = rnd.choice([v * 2, v * 4, v // 2, v * 3])
-            B, S = rnd.choice([(1, 700), (2, 1500), (3, 512), (4, 2048)])
-            dtype = rnd.choice(['bfloat16', 'bfloat16', 'float32'])
+        def child(pipe):
+            json.dump(recorded(kind, t), pipe)
+        rows = apart(child)
+        print(kind, t, len(rows or []), flush=True)
+        if rows:
+            old = [x for x in old if x['name'] != '%s.%s' % (kind, t)] + rows
+            with lzma.open(path, 'wt') as f:
+                f.writelines(json.dumps(x, sort_keys=True) + '\n' for x in old)
+
+
+def apart(child):
+    """What a function writes as JSON, run in a process of its own; None if it fails."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        torch.set_num_threads(1)
+        with os.fdopen(write, 'w') as f:
             try:
-                p = T.run(o, B, S, getattr(torch, dtype))
-                c, _ = T.build(o)
-            except Exception:
-                continue
-            config = c.to_diff_dict()
-            config.update(architectures=[T.arch], dtype=dtype, model_type=t)
-            out.append(dict(name='%s.%s' % (kind, t), config=json.loads(json.dumps(config, default=str)), batch=B, tokens=S,
-                            peak=p.peak))
-            done += 1
-            if done == 2:
-                break
-        print(kind, t, done, flush=True)
-    with open(path, 'w') as f:
-        f.write('[\n' + ',\n'.join(json.dumps(x, sort_keys=True) for x in out) + '\n]\n')
+                child(f)
+            except BaseException as e:
+                print(type(e).__name__, str(e)[:150].replace('\n', ' '), flush=True)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as f:
+        text = f.read()
+    os.waitpid(pid, 0)
+    return json.loads(text) if text else None
 
 
 def main(args):
     if args[0] == '--record':
         signal.signal(signal.SIGPROF, alarm)
+        gc.collect()
+        gc.freeze()
         return record(args[1], args[2:])
     verbose = '-v' in args
     out, *words = [a for a in args if a != '-v']
