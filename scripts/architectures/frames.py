@@ -225,6 +225,7 @@ class Type:
         self.C, self.kind, self.t = getattr(transformers, self.arch), kind, t
         self.base = transformers.AutoConfig.for_model(t).to_dict()
         self.attentions = 'metaonly', 'eager'
+        self.has_stages = any(k.endswith('[2]') for k in flatten(self.base))
         self.attention = 'metaonly'
         self.unused = set()  # keywords that the model does not take
         self.more = ()  # inputs that it needs beside the main one
@@ -244,6 +245,12 @@ class Type:
                 d[name] = v
         return out
 
+    def place(self, module):
+        """A module's name without numbers; the first of several stays where stages have sizes of their own."""
+        first = NAMES.search(module) if self.has_stages else None
+        end = first.end() if first and NAMES.search(module, first.end()) else 0
+        return module[:end] + NAMES.sub('{}', module[end:])
+
     def build(self, over, dtype=torch.bfloat16):
         c = transformers.AutoConfig.for_model(self.t, **self.nest(over))
         torch.set_default_dtype(dtype)
@@ -258,7 +265,7 @@ class Type:
         signal.setitimer(signal.ITIMER_PROF, seconds)  # of its own time, not of a busy machine
         try:
             c, m = self.build(over, dtype)
-            names = {mod: NAMES.sub('{}', n) for n, mod in m.named_modules()}
+            names = {mod: self.place(n) for n, mod in m.named_modules()}
             while True:
                 kw = {k: v for k, v in inputs(self.kind, c, m, B, S, self.more).items() if k not in self.unused}
                 known = list(m.parameters()) + list(m.buffers()) + list(x for x in kw.values() if isinstance(x, torch.Tensor))
@@ -431,6 +438,12 @@ def first_run(T, whole=True):
     raise first
 
 
+def has_groups(flat):
+    """Whether heads of keys and values are no more than the heads."""
+    return not any(re.search(r'num_key_value_heads$', k) and type(v) is int and
+                   v > (flat.get(k.replace('num_key_value_heads', 'num_attention_heads')) or v) for k, v in flat.items())
+
+
 def others(T, p0, good, rnd, count, loads):
     """Runs of configurations further from the base: values by quarters to eightfold."""
     found, over = [], p0.over
@@ -444,9 +457,11 @@ def others(T, p0, good, rnd, count, loads):
                 wide = type(v) is int and v > 1 and not LAYERS.search(q)
                 o[q] = max(1, rnd.choice((v // 4, v // 2, v * 2, v * 3, v * 4, v * 8))) if wide else v * 2 if isinstance(k, tuple) else rnd.choice(g)
         try:
-            found.append(T.run(o, *rnd.choice(loads), seconds=8))
+            p = T.run(o, *rnd.choice(loads), seconds=8)
         except Exception:
             continue
+        if has_groups(p.flat):
+            found.append(p)
         if len(found) == count:
             break
     return found
@@ -846,7 +861,7 @@ def prune(rows, probes, dtype):
 
 
 # Rows are held against HELD other configurations; those outside of LEAST to MOST are added to the probes, in ROUNDS at most.
-HELD, LEAST, MOST, ROUNDS = 5, .95, 1.1, 3
+HELD, LEAST, MOST, ROUNDS = 5, .95, 1.1, 5
 
 
 def in_32_bits(T, probes, owner):
@@ -988,6 +1003,8 @@ def recorded(kind, t):
             p = T.run(o, B, S, getattr(torch, dtype))
             c, _ = T.build(o)
         except Exception:
+            continue
+        if not has_groups(p.flat):
             continue
         config = dict(c.to_diff_dict(), architectures=[T.arch], dtype=dtype, model_type=t)
         found.append(dict(name='%s.%s' % (kind, t), config=json.loads(json.dumps(config, default=str)), batch=B, tokens=S, peak=p.peak))
