@@ -226,8 +226,10 @@ enum gc_status gc_arch_config_set(struct gc_arch *config, const struct gc_arch_p
 {
     struct gc_arch_field *field = &config->fields[place->key];
     enum gc_status status;
-    if (value->type == GC_ARCH_VALUE_NULL)
+    if (value->type == GC_ARCH_VALUE_NULL) {
+        field->is_null = true;
         return GC_OK;
+    }
     const bool is_pair = place->key == GC_ARCH_ENCODER_DECODER && value->number != 0;
     if (place->rank < field->rank && !is_pair)
         return GC_OK;
@@ -359,7 +361,7 @@ static void note_rejected(struct gc_notes *notes, const char *name, enum gc_arch
         ": not understood, taken as unknown; accepted: ", gc_arch_key_accepts(key, accepts), NULL);
 }
 
-/* ---- defaults of families ---- */
+/* ---- defaults ---- */
 
 struct family_row {
     const char *types;
@@ -367,16 +369,39 @@ struct family_row {
     uint64_t value;
 };
 
-static const struct family_row family_rows[] = {
 #define GC_ARCH_FAMILY(types, key, value) {types, GC_ARCH_##key, value},
+#define GC_ARCH_CYCLE(types, words)
+#define GC_ARCH_DERIVED(types, key)
+static const struct family_row family_rows[] = {
 #include "core/arch/arch_families.def"
-#undef GC_ARCH_FAMILY
 };
+static const struct family_row class_rows[] = {
+#include "core/arch/arch_defaults.def"
+};
+#undef GC_ARCH_FAMILY
+#undef GC_ARCH_CYCLE
+#undef GC_ARCH_DERIVED
+
+/* The kinds of layers by the class: words again and again; NULL: in a way of its own. */
+struct kinds_row {
+    const char *types;
+    const char *words;
+};
+
+#define GC_ARCH_FAMILY(types, key, value)
+#define GC_ARCH_CYCLE(types, words) {types, words},
+#define GC_ARCH_DERIVED(types, key) {types, NULL},
+static const struct kinds_row kinds_rows[] = {
+#include "core/arch/arch_defaults.def"
+};
+#undef GC_ARCH_FAMILY
+#undef GC_ARCH_CYCLE
+#undef GC_ARCH_DERIVED
 
 /* A pattern has no meaning without its window, or if the configuration lists each layer. */
 static bool is_needed(const struct gc_arch *arch, enum gc_arch_key key)
 {
-    if (gc_arch_known(arch, key))
+    if (gc_arch_known(arch, key) || arch->fields[key].is_null)
         return false;
     if ((key == GC_ARCH_WINDOW_PATTERN || key == GC_ARCH_WINDOW_USED) &&
         !gc_arch_known(arch, GC_ARCH_WINDOW) && !gc_arch_known(arch, GC_ARCH_CHUNK))
@@ -422,18 +447,84 @@ static void complete_pair(struct gc_arch *arch)
     override_from(arch, GC_ARCH_POSITIONS, GC_ARCH_TARGET_POSITIONS);
 }
 
-void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes)
+static bool is_of_type(const struct gc_arch *arch, const char *types)
 {
     const size_t length = strlen(arch->type);
+    return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
+}
+
+static void complete_families(struct gc_arch *arch, struct gc_notes *notes)
+{
     for (size_t i = 0; i < sizeof(family_rows) / sizeof(family_rows[0]); i++) {
         const struct family_row *row = &family_rows[i];
         char number[GC_NOTE_NUMBER_BYTES];
-        if (length == 0 || gc_text_find_word(row->types, arch->type, length) < 0 ||
-            !is_needed(arch, row->key))
+        if (!is_of_type(arch, row->types) || !is_needed(arch, row->key))
             continue;
         arch->fields[row->key] = (struct gc_arch_field){.value = row->value, .known = true};
         gc_notes_add(notes, gc_arch_key_row(row->key)->text, ": not given, ",
                      gc_note_number(row->value, number), " as ", arch->type, " has it", NULL);
+    }
+}
+
+/* True if another value tells the kinds of layers. */
+static bool has_kinds(const struct gc_arch *arch)
+{
+    static const enum gc_arch_key keys[] = {GC_ARCH_KINDS,
+                                            GC_ARCH_KIND_CYCLE,
+                                            GC_ARCH_WINDOW_PATTERN,
+                                            GC_ARCH_NO_ROPE_LAYERS,
+                                            GC_ARCH_ATTENTION_PERIOD,
+                                            GC_ARCH_ATTENTION_FLAGS,
+                                            GC_ARCH_ATTENTION_LAYERS,
+                                            GC_ARCH_ATTENTION_NUMBERS};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (gc_arch_known(arch, keys[i]))
+            return true;
+    }
+    return false;
+}
+
+static void complete_kinds(struct gc_arch *arch)
+{
+    for (size_t i = 0; i < sizeof(kinds_rows) / sizeof(kinds_rows[0]); i++) {
+        const struct kinds_row *row = &kinds_rows[i];
+        if (!is_of_type(arch, row->types) || has_kinds(arch))
+            continue;
+        arch->has_hidden_kinds = row->words == NULL;
+        uint32_t index = 0;
+        for (const char *at = row->words; at != NULL && *at != '\0';) {
+            const size_t length = strcspn(at, ",");
+            (void)!set_item(arch, GC_ARCH_KIND_CYCLE, index++, kind_of(at, length));
+            at += length;
+            at += strspn(at, ", ");
+        }
+        return;
+    }
+}
+
+static void complete_class(struct gc_arch *arch, struct gc_notes *notes)
+{
+    char number[GC_NOTE_NUMBER_BYTES];
+    uint64_t count = 0;
+    for (size_t i = 0; i < sizeof(class_rows) / sizeof(class_rows[0]); i++) {
+        const struct family_row *row = &class_rows[i];
+        if (!is_of_type(arch, row->types) || !is_needed(arch, row->key))
+            continue;
+        arch->fields[row->key] =
+            (struct gc_arch_field){.value = row->value, .known = true, .is_default = true};
+        count += rows[row->key].type != GC_ARCH_TYPE_FLAG;
+    }
+    if (count > 0)
+        gc_notes_add(notes, "values that are not given: ", gc_note_number(count, number),
+                     ", taken as the class of ", arch->type, " has them", NULL);
+}
+
+void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes)
+{
+    complete_families(arch, notes);
+    if (!arch->is_gguf) {
+        complete_kinds(arch);
+        complete_class(arch, notes);
     }
     complete_pair(arch);
 }

@@ -1,7 +1,7 @@
 /* A model's configuration as in its file: each value with a flag whether the file has it.
  *
- * arch_keys.def has the names in config.json and in GGUF metadata. Only arch_families.def adds
- * defaults; layers.h derives the layers.
+ * arch_keys.def has the names in config.json and in GGUF metadata. Only arch_families.def and
+ * arch_defaults.def add defaults; layers.h derives the layers.
  *
  * A plain structure without pointers, about 50 KiB: too large for a stack. Nothing here allocates;
  * thread-safe if the structure is not shared. */
@@ -80,6 +80,8 @@ struct gc_arch_field {
     uint32_t item_count; /* of a list; 0: one value for all */
     uint8_t rank;
     bool known;
+    bool is_default; /* the class's own: tensors outrank it */
+    bool is_null;    /* given as null: the class's default does not apply */
 };
 
 struct gc_arch {
@@ -90,7 +92,8 @@ struct gc_arch {
     char dtype[GC_ARCH_WORD_BYTES];
     char quantisation[GC_ARCH_WORD_BYTES];
     bool is_gguf;
-    bool has_own_layers; /* some layers have values of their own, which are not read */
+    bool has_hidden_kinds; /* the class computes the kinds of layers in a way of its own */
+    bool has_own_layers;   /* some layers have values of their own, which are not read */
 };
 
 enum gc_arch_names {
@@ -159,14 +162,14 @@ bool gc_arch_layer_number(const struct gc_arch *config, enum gc_arch_key key, ui
 /* Reading a configuration from a model's metadata. */
 
 /* `arch` must be zeroed. Invalid values are skipped, each with a note of its name and the accepted
- * form. Then the family's defaults for absent values are set (arch_families.def), with a note each.
+ * form. Then the defaults for absent values are set, with a note.
  */
 void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_notes *notes);
 
 /* Adds a note if all tensors are of adapters (LoRA, IA3): the base model is in another file. */
 void gc_arch_note_adapters(const struct gc_model *model, struct gc_notes *notes);
 
-/* Sets the family's defaults only; for configurations made by hand. */
+/* Sets the defaults only; for configurations made by hand. */
 void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes);
 
 /* True if a run keeps keys, values or states for the next token: of a class that generates, as its

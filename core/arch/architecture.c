@@ -204,6 +204,7 @@ enum gc_architecture_match gc_architecture_find(const struct gc_model *model,
     if (head == NULL)
         return GC_ARCHITECTURE_NONE;
     set_lines(&scope->lines, head);
+    scope->is_other_type = rank == RANK_CLASS && type != NULL;
     return rank == RANK_BASE && class != NULL && !gc_text_has_ending(class, strlen(class), "Model")
                ? GC_ARCHITECTURE_TYPE
                : GC_ARCHITECTURE_CLASS;
@@ -447,7 +448,7 @@ static bool find_values(const struct gc_expression_names *names,
         return find_values(&inner.names, &rest, value);
     }
     if (meta == NULL || is_auto)
-        return class_value(scope, '=', name, value);
+        return !scope->is_other_type && class_value(scope, '=', name, value);
     if (!class_value(scope, '^', name, value))
         *value = 0;
     return true;

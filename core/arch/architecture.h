@@ -41,6 +41,7 @@ struct gc_architecture_scope {
     struct gc_architecture_lines lines;     /* of its section, from the first */
     char prefix[GC_ARCHITECTURE_KEY_BYTES]; /* before each key: "text_config." */
     unsigned depth;
+    bool is_other_type; /* the class is another type's, whose own values do not count */
 };
 
 enum gc_architecture_match {

@@ -184,12 +184,57 @@ static uint64_t layers_beside(const struct maker *maker, const struct gc_archite
 
 /* ---- tensors ---- */
 
+/* The place of the item `index` among those of the row's kind. */
+static uint64_t place_of(const struct gc_architecture_row *row, uint64_t index)
+{
+    uint64_t last = 0;
+    for (uint64_t i = 0; i < row->kinds->count; i++) {
+        if (!gc_architecture_row_is_in(row, i))
+            continue;
+        last = i;
+        if (index-- == 0)
+            break;
+    }
+    return last;
+}
+
+static uint64_t kind_count(const struct gc_architecture_row *row)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < row->kinds->count; i++)
+        count += gc_architecture_row_is_in(row, i);
+    return count;
+}
+
+static bool has_same_name(const struct maker *maker, const struct gc_architecture_row *row)
+{
+    for (uint32_t i = 0; i < maker->row_count; i++) {
+        const struct gc_architecture_row *other = &maker->rows[i];
+        if (other != row && other->name_length == row->name_length &&
+            memcmp(other->name, row->name, row->name_length) == 0 &&
+            strcmp(other->prefix, row->prefix) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether only the number of the layers that have the row is known. */
+static bool is_guessed(const struct maker *maker, const struct gc_architecture_row *row,
+                       uint64_t layers)
+{
+    const char *brace = memchr(row->name, '{', row->name_length);
+    return brace != NULL && row->count < layers && row->kinds == NULL &&
+           (brace[1] == '~' || has_same_name(maker, row));
+}
+
 /* The name's first number: which layer the tensor `index` of the row is in. */
 static uint64_t layer_of(const struct gc_architecture_row *row, uint64_t layers, uint64_t index)
 {
     const char *brace = memchr(row->name, '{', row->name_length);
     if (brace == NULL)
         return 0;
+    if (row->kinds != NULL)
+        return place_of(row, index * kind_count(row) / row->count);
     if (row->count >= layers)
         return index * layers / row->count;
     if (brace[1] == '-')
@@ -203,8 +248,9 @@ static const char *make_name(struct maker *maker, const struct gc_architecture_r
     char name[512];
     size_t length = strlen(row->prefix);
     unsigned numbers = 0;
+    const uint64_t holders = row->kinds != NULL ? kind_count(row) : layers;
     const uint64_t each =
-        layers > 0 && row->count > layers ? (row->count + layers - 1) / layers : 1;
+        holders > 0 && row->count > holders ? (row->count + holders - 1) / holders : 1;
     memcpy(name, row->prefix, length);
     for (size_t i = 0; i < row->name_length && length + GC_NOTE_NUMBER_BYTES < sizeof(name); i++) {
         char number[GC_NOTE_NUMBER_BYTES];
@@ -245,7 +291,8 @@ static enum gc_status make_row(struct maker *maker, const struct gc_architecture
                                      .dim_count = row->dim_count,
                                      .offset = GC_MODEL_NO_OFFSET,
                                      .file = GC_MODEL_NONE,
-                                     .alias_of = GC_MODEL_NONE};
+                                     .alias_of = GC_MODEL_NONE,
+                                     .is_layer_guessed = is_guessed(maker, row, layers)};
     const enum gc_status status = size_tensor(maker, row, &tensor);
     if (status != GC_OK)
         return status;

@@ -251,6 +251,50 @@ static void set_name(struct gc_architecture_row *row, const char *name, size_t l
         row->dtype = gc_dtype_from_safetensors(colon + 1, length - (size_t)(colon + 1 - name));
 }
 
+bool gc_architecture_row_is_in(const struct gc_architecture_row *row, uint64_t index)
+{
+    const struct gc_meta_value *item = &row->kinds->items[index];
+    const bool is_kind = item->kind == GC_META_TEXT && strlen(item->text) == row->kind_length &&
+                         memcmp(item->text, row->kind, row->kind_length) == 0;
+    return is_kind != row->is_other_kind;
+}
+
+/* Whether the row's tensors are as many as the items of its kind, or a multiple of them. */
+static bool fits_kinds(const struct gc_architecture_row *row)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < row->kinds->count; i++)
+        count += gc_architecture_row_is_in(row, i);
+    return count > 0 && row->count % count == 0 && row->count >= count;
+}
+
+/* Finds the layers of a row whose number is that of a word in a list: "layer_types[mamba]". */
+static void set_kinds(const struct visit *visit, const char *text, size_t length,
+                      struct gc_architecture_row *row)
+{
+    static const char ends[] = "+-*/%()[],?!#";
+    const char *open = memchr(text, '[', length);
+    const char *close = open != NULL ? memchr(open, ']', length - (size_t)(open - text)) : NULL;
+    if (close == NULL)
+        return;
+    const char *key = open;
+    while (key > text && strchr(ends, key[-1]) == NULL)
+        key--;
+    row->kind = open + 1;
+    row->kind_length = (size_t)(close - open - 1);
+    row->kinds = gc_architecture_find_key(visit->scope, key, (size_t)(open - key));
+    if (row->kinds == NULL || row->kinds->kind != GC_META_ARRAY ||
+        row->kinds->kept < row->kinds->count) {
+        row->kinds = NULL;
+        return;
+    }
+    if (fits_kinds(row))
+        return;
+    row->is_other_kind = true;
+    if (!fits_kinds(row))
+        row->kinds = NULL;
+}
+
 static enum gc_status visit_row(struct visit *visit, const struct gc_architecture_line *line)
 {
     const char *parts[PARTS_MAX];
@@ -267,6 +311,8 @@ static enum gc_status visit_row(struct visit *visit, const struct gc_architectur
     bool is_known = count >= 2 && evaluate(visit, parts[1], lengths[1], &row.count);
     if (is_known && row.count == 0)
         return GC_OK;
+    if (is_known)
+        set_kinds(visit, parts[1], lengths[1], &row);
     for (unsigned i = row.is_uneven ? 3 : 2; i < count; i++)
         is_known = evaluate(visit, parts[i], lengths[i], &row.dims[row.dim_count++]) && is_known;
     if (is_known)

@@ -17,12 +17,21 @@ struct gc_architecture_row {
     uint64_t dims[GC_ARCHITECTURE_DIMS_MAX];
     uint32_t dim_count;
     bool is_uneven; /* of `count` tensors of several shapes: dims[0] is all their elements */
+    /* The layers that have it: the items of a list that are a word, or that are not. NULL: unknown
+     */
+    const struct gc_meta_value *kinds;
+    const char *kind;
+    size_t kind_length;
+    bool is_other_kind;
 };
 
 struct gc_architecture_visitor {
     enum gc_status (*take)(struct gc_architecture_visitor *visitor,
                            const struct gc_architecture_row *row);
 };
+
+/* Whether item `index` of its list is of the row's kind. */
+bool gc_architecture_row_is_in(const struct gc_architecture_row *row, uint64_t index);
 
 /* Calls `take` for each row with tensors. Adds a note and clears *is_exact for each reason why the
  * rows are not the whole. The first status that is not GC_OK ends it. */

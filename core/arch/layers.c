@@ -155,8 +155,8 @@ static bool is_window_unclear(const struct gc_arch *arch)
     if (is_window_ignored(arch))
         return false;
     static const enum gc_arch_key keys_with_layers[] = {
-        GC_ARCH_KINDS,       GC_ARCH_WINDOW_PATTERN, GC_ARCH_WINDOW_USED,
-        GC_ARCH_WINDOW_FROM, GC_ARCH_CHUNK,          GC_ARCH_NO_ROPE_LAYERS};
+        GC_ARCH_KINDS,       GC_ARCH_KIND_CYCLE, GC_ARCH_WINDOW_PATTERN, GC_ARCH_WINDOW_USED,
+        GC_ARCH_WINDOW_FROM, GC_ARCH_CHUNK,      GC_ARCH_NO_ROPE_LAYERS};
     for (size_t i = 0; i < sizeof(keys_with_layers) / sizeof(keys_with_layers[0]); i++) {
         if (gc_arch_known(arch, keys_with_layers[i]))
             return false;
@@ -211,7 +211,13 @@ static void set_kinds(const struct gc_arch *arch, struct gc_layers *layers, stru
         shared = layers->count;
     for (uint32_t i = layers->count - (uint32_t)shared; i < layers->count; i++)
         layers->items[i].shares_kv = true;
-    if (is_state_unclear(arch, layers)) {
+    if (arch->has_hidden_kinds) {
+        layers->unknown |= GC_UNKNOWN_KEPT | GC_UNKNOWN_STATE;
+        gc_notes_add(
+            notes,
+            "the configuration does not list the kinds of its layers, which its class computes",
+            NULL);
+    } else if (is_state_unclear(arch, layers)) {
         layers->unknown |= GC_UNKNOWN_KEPT | GC_UNKNOWN_STATE;
         gc_notes_add(
             notes, "the configuration has a state but not its layers: attention is assumed for all",

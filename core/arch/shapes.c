@@ -2,7 +2,6 @@
 /* Tensors by name: the stack and the layer they belong to, and their role there. */
 #include "core/arch/shapes.h"
 
-#include "core/arch/measured.h"
 #include "core/base/bits.h"
 #include "core/io/text.h"
 
@@ -291,12 +290,47 @@ static void set_role(struct gc_shape_layer *layer, enum role role, uint32_t rows
     }
 }
 
+/* True if it was one of the sums', or bears on the layer that it is in. */
+static bool add_unplaced(struct gc_shape_sums *sums, enum role role, uint32_t rows,
+                         uint32_t convolved)
+{
+    sums->convolved += convolved;
+    switch (role) {
+    case ROLE_KEY:
+        sums->key += rows;
+        break;
+    case ROLE_VALUE:
+        sums->value += rows;
+        break;
+    case ROLE_KEY_VALUE:
+        sums->key += rows / 2;
+        sums->value += rows / 2;
+        break;
+    case ROLE_FUSED:
+        sums->fused += rows;
+        break;
+    case ROLE_LATENT:
+        sums->latent += rows;
+        break;
+    case ROLE_UP:
+    case ROLE_GATE_UP:
+        return false;
+    default:
+        break;
+    }
+    return true;
+}
+
 static void add_tensor(struct gc_shapes *shapes, const struct gc_model_tensor *tensor,
                        const struct place *place)
 {
     struct gc_shape_layer *layer = &shapes->layers[place->layer];
     const enum role role = role_of(place);
     const uint32_t convolved = convolved_of(tensor, place);
+    if (tensor->is_layer_guessed && !is_expert(place) && !is_cross(place) &&
+        add_unplaced(&shapes->unplaced, role,
+                     tensor->dim_count == 2 ? rows_of(tensor, shapes->hidden) : 0, convolved))
+        return;
     if (role == ROLE_STATE && tensor->elements <= UINT32_MAX) {
         layer->decays = (uint32_t)tensor->elements;
         layer->has_matrix = tensor->dim_count == 2 && tensor->dims[0] > 1 && tensor->dims[1] > 1;
@@ -387,6 +421,7 @@ void gc_shapes_read(const struct gc_model *model, uint64_t hidden, struct gc_sha
     struct stacks stacks = {0};
     memset(shapes, 0, sizeof(*shapes));
     const struct stack *stack = find_stack(model, &stacks);
+    shapes->is_partial = model->tensor_count == 0;
     if (stack == NULL)
         return;
     shapes->layer_count = stack->count;
@@ -412,7 +447,7 @@ void gc_shapes_read(const struct gc_model *model, uint64_t hidden, struct gc_sha
 
 static void set_absent(struct gc_arch *arch, enum gc_arch_key key, uint64_t value)
 {
-    if (!gc_arch_known(arch, key) && value > 0)
+    if ((!gc_arch_known(arch, key) || arch->fields[key].is_default) && value > 0)
         arch->fields[key] = (struct gc_arch_field){.value = value, .known = true};
 }
 
@@ -548,42 +583,6 @@ static void apply_source(const struct gc_shapes *shapes, struct gc_layers *layer
                  NULL);
 }
 
-/* True if the tensors of all layers with keys and values of their own show them. */
-static bool shows_all(const struct gc_shapes *shapes, const struct gc_layers *layers)
-{
-    for (uint32_t i = 0; i < layers->count; i++) {
-        const struct gc_shape_layer *shape = &shapes->layers[i];
-        const struct gc_layer *layer = &layers->items[i];
-        if (layer->has_attention && !layer->shares_kv && shape->key == 0 && shape->fused == 0 &&
-            shape->latent == 0)
-            return false;
-    }
-    return layers->count > 0;
-}
-
-/* What is known of a type's cache, by measurement: said where it is not exact. */
-static void tell_measured(const struct gc_shapes *shapes, const struct gc_arch *arch,
-                          struct gc_layers *layers, struct gc_notes *notes)
-{
-    const enum gc_arch_measured measured = gc_arch_measured(arch->type);
-    char shown[2 * GC_ARCH_WORD_BYTES];
-    if (arch->is_gguf || arch->type[0] == '\0' || measured == GC_ARCH_MEASURED_EXACT ||
-        (measured == GC_ARCH_MEASURED_NOT && !layers->has_kv_cache))
-        return;
-    gc_text_printable(arch->type, strlen(arch->type), shown, sizeof(shown));
-    if (measured == GC_ARCH_MEASURED_NOT && shows_all(shapes, layers)) {
-        gc_notes_add(notes, "model type ", shown,
-                     ": not measured; keys and values are those that its tensors show", NULL);
-        return;
-    }
-    layers->unknown |= GC_UNKNOWN_KEPT;
-    gc_notes_add(notes, "model type ", shown,
-                 measured == GC_ARCH_MEASURED_NOT
-                     ? ": not measured, and its tensors do not show all keys and values"
-                     : ": a measured cache differs from the estimate in some configurations",
-                 NULL);
-}
-
 void gc_shapes_apply(const struct gc_shapes *shapes, const struct gc_arch *arch,
                      struct gc_layers *layers, struct gc_notes *notes)
 {
@@ -607,5 +606,5 @@ void gc_shapes_apply(const struct gc_shapes *shapes, const struct gc_arch *arch,
     if (shapes->layer_count > 0)
         apply_source(shapes, layers, notes);
     gc_layers_check(layers);
-    tell_measured(shapes, arch, layers, notes);
+    gc_shapes_tell_measured(shapes, arch, layers, notes);
 }

@@ -27,15 +27,26 @@ struct gc_shape_layer {
     bool has_matrix;       /* a decay for each element of the state */
 };
 
+/* Sums of tensors whose layers are not known, only their number. */
+struct gc_shape_sums {
+    uint64_t key;
+    uint64_t value;
+    uint64_t fused;
+    uint64_t latent;
+    uint64_t convolved;
+};
+
 struct gc_shapes {
     uint32_t layer_count; /* 0: there is no stack of a language model */
     bool is_packed;       /* weights are packed in integers: their shapes say nothing */
+    bool is_partial;      /* without tensors: nothing holds the configuration's cache */
     bool has_cross;       /* a layer attends to an encoder's output */
     bool is_encoder;      /* the stack is an encoder's by its name */
     bool has_sound;       /* tensors convolve sound */
     uint64_t positions;   /* of the encoder, where they are a tensor; 0: unknown */
     uint64_t hidden;      /* 0: unknown */
     uint64_t vocab;       /* 0: unknown */
+    struct gc_shape_sums unplaced;
     struct gc_shape_layer layers[GC_ARCH_LAYER_MAX];
 };
 
@@ -49,5 +60,9 @@ void gc_shapes_complete(const struct gc_shapes *shapes, struct gc_arch *arch);
  * tensors. Where the configuration has others, the tensors' are taken, with a note. */
 void gc_shapes_apply(const struct gc_shapes *shapes, const struct gc_arch *arch,
                      struct gc_layers *layers, struct gc_notes *notes);
+
+/* What gc_shapes_apply does last: says where the cache is not known to be exact. */
+void gc_shapes_tell_measured(const struct gc_shapes *shapes, const struct gc_arch *arch,
+                             struct gc_layers *layers, struct gc_notes *notes);
 
 #endif

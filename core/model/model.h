@@ -38,6 +38,7 @@ struct gc_model_tensor {
     uint64_t offset;       /* in its file, or GC_MODEL_NO_OFFSET */
     uint32_t file;         /* index into files, or GC_MODEL_NONE */
     uint32_t alias_of;     /* an earlier tensor in the same place, or GC_MODEL_NONE */
+    bool is_layer_guessed; /* how many layers have it is known, which ones is not */
 };
 
 struct gc_model_file {

@@ -231,7 +231,10 @@ def measure_as(kind, name, changes, way):
         torch.set_default_dtype(torch.float32)
     described = json.loads(model.config.to_json_string(use_diff=False))
     described.update(architectures=[class_name], model_type=name)
+    given = trimmed(json.loads(transformers.AutoConfig.for_model(name, **changes).to_json_string(use_diff=False)))
     row = {"class": class_name, "config": trimmed(described), "tensors": tensors_of(model), "cache": {}}
+    if {**given, "architectures": [class_name], "model_type": name} == row["config"]:  # else the class changes its configuration
+        row["changes"] = changes
     for batch, tokens in WORK:
         try:
             row["cache"][f"{batch},{tokens}"] = run(model, kind, batch, tokens)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The cache of every model type of transformers that could be measured (caches.py), against the estimate: equal, or told as
 a lower bound, never silently wrong; with the configuration as its class writes it, and without the words for each layer, as
-older files are. docs/architectures.md and core/arch/arch_measured.def have the result by type; they have to be as this
+older files are; and by the configuration alone, whole and with the values alone that differ from the class's own. docs/architectures.md and core/arch/arch_measured.def have the result by type; they have to be as this
 program writes them.
 
 usage: test_caches.py [--write]
@@ -48,6 +48,8 @@ def folder(path, config, tensors):
     os.mkdir(path)
     with open(os.path.join(path, "config.json"), "w", encoding="utf-8") as file:
         json.dump({**config, "dtype": "bfloat16"}, file)
+    if tensors is None:
+        return
     text, end = header(tensors)
     with open(os.path.join(path, "model.safetensors"), "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
@@ -78,8 +80,9 @@ def check(base, number, config, row):
     return wrong[0] if wrong else "bound" if "bound" in answers else "exact"
 
 
-def check_all(rows, change):
+def check_all(rows, change, has_tensors=True):
     """Answers by key."""
+    rows = rows if has_tensors else [{**row, "tensors": None} for row in rows]
     with tempfile.TemporaryDirectory(prefix="gpucache-test.") as base, ThreadPoolExecutor(2) as pool:
         answers = pool.map(lambda pair: check(base, pair[0], change(pair[1]["config"]), pair[1]), enumerate(rows))
         return dict(zip((row["key"] for row in rows), answers))
@@ -88,6 +91,13 @@ def check_all(rows, change):
 def without_words(config):
     return {key: without_words(value) if isinstance(value, dict) else value for key, value in config.items()
             if key not in LAYER_WORDS}
+
+
+def sparse(row):
+    """What differs from the class; None where the class changes even that."""
+    if "changes" not in row or without_words(row["changes"]) != row["changes"]:
+        return None
+    return {**row["changes"], "architectures": [row["class"]], "model_type": row["config"]["model_type"]}
 
 
 def types_of(config):
@@ -185,12 +195,15 @@ def main():
     bare = [row for row in rows if without_words(row["config"]) != row["config"] and "+types" not in row["key"] and
             not set(types_of(row["config"])) & set(WORDS_NEEDED)]
     passed &= report(2, "without words for the layers", check_all(bare, without_words), 0.5)
-    for number, (path, text) in enumerate(made.items(), 3):
+    passed &= report(3, "by the configuration alone", check_all(rows, lambda config: config, False), 0.9)
+    few = [{**row, "config": sparse(row)} for row in rows if sparse(row)]
+    passed &= report(4, "by few values alone", check_all(few, lambda config: config, False), 0.8)
+    for number, (path, text) in enumerate(made.items(), 5):
         with open(path, encoding="utf-8") as file:
             same = file.read() == text
         print(f"{'ok' if same else 'not ok'} {number} - {os.path.relpath(path, ROOT)} is as measured")
         passed &= same
-    print("1..4")
+    print("1..6")
     return 0 if passed else 1
 
 

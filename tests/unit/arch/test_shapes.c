@@ -126,7 +126,7 @@ static void one_tensor_for_three(void **state)
     assert_int_equal(row(0), 2 * 64);
 }
 
-/* Kimi's linear attention: a matrix for each head in 32 bits, and the tokens of its convolutions.
+/* Linear attention: a matrix for each head in 32 bits, and the tokens of its convolutions.
  */
 static void states_by_their_tensors(void **state)
 {
@@ -137,8 +137,9 @@ static void states_by_their_tensors(void **state)
     add("model.layers.0.self_attn.A_log", 1, 8, 0);
     add("model.layers.0.self_attn.conv1d.weight", 1024, 1, 4);
     add("model.layers.1.self_attn.k_proj.weight", 64, 512, 0);
-    make(GC_ARCH_NAMES_HF, "architectures=KimiLinearForCausalLM model_type=kimi_linear "
-                           "num_attention_heads=8 layer_types=linear_attention,full_attention");
+    make(GC_ARCH_NAMES_HF,
+         "architectures=OlmoHybridForCausalLM model_type=olmo_hybrid "
+         "num_attention_heads=8 num_key_value_heads=1 layer_types=linear_attention,full_attention");
     assert_int_equal(layers.items[0].size.wide, 256 * 512 / 8);
     assert_int_equal(layers.items[0].size.native, 1024 * 4);
     assert_false(layers.items[0].has_attention);

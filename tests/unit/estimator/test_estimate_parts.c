@@ -170,9 +170,9 @@ static void windows_by_pattern(void **state)
     assert_int_equal(layers.items[20].window, 0);
     /* The defaults of a family are reported where they matter, and not where they do not. */
     make(GC_ARCH_NAMES_HF, "model_type=qwen2 num_hidden_layers=28");
-    assert_int_equal(notes.count, 0);
-    make(GC_ARCH_NAMES_HF, "model_type=qwen2 num_hidden_layers=28 sliding_window=512");
     assert_int_equal(notes.count, 1);
+    make(GC_ARCH_NAMES_HF, "model_type=qwen2 num_hidden_layers=28 sliding_window=512");
+    assert_int_equal(notes.count, 2);
     assert_int_equal(windowed(0), 28);
     /* GGUF may have it for each layer. */
     make(GC_ARCH_NAMES_GGUF, "gemma3.block_count=3 gemma3.attention.sliding_window=512 "
