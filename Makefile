@@ -112,7 +112,7 @@ architectures: ## measure the tables of core/arch anew from transformers; by han
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/bases.py $(ARCHITECTURES_DIR)/bases
 	$(Q)python3 scripts/architectures/table.py $(ARCHITECTURES_DIR) $(ARCHITECTURES_DIR)/bases > core/arch/architectures.txt.new
 	$(Q)mv core/arch/architectures.txt.new core/arch/architectures.txt
-	$(Q)$(or $(PYTHON),python3) scripts/architectures/frames.py $(ARCHITECTURES_DIR)/frames causal vlm s2s speech base
+	$(Q)$(or $(PYTHON),python3) scripts/architectures/frames.py $(ARCHITECTURES_DIR)/frames causal vlm s2s speech base masked ctc detection segmentation
 	$(Q)python3 scripts/architectures/frames_table.py $(ARCHITECTURES_DIR)/frames > core/arch/frames.txt.new
 	$(Q)mv core/arch/frames.txt.new core/arch/frames.txt
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/training.py $(ARCHITECTURES_DIR)/training $(TRAINED)

@@ -61,7 +61,7 @@ static unsigned fit_of(const char *head, const char *class, const char *type)
     const bool same_class = is_part(head + 1, 0, class);
     if (same_class)
         return same_type ? FIT_BOTH : FIT_CLASS;
-    if (!same_type)
+    if (!same_type || is_part(head, 2, "head"))
         return 0;
     return is_part(head, 2, "base") ? FIT_BASE : class == NULL ? FIT_TYPE : 0;
 }

@@ -5,7 +5,7 @@ value at a time and in many. Each run records what is allocated and freed, and w
 in it. For each place that is the peak of some run, the sizes of what lives there, beside parameters, buffers and the cache of
 keys and values, are written as products of configuration values, B (sequences) and S (tokens of each) that hold in all runs.
 
-    frames.py OUT KIND[.TYPE]...      KIND: causal, s2s, vlm, speech, base; writes OUT/KIND.TYPE.json, skips those that exist
+    frames.py OUT KIND[.TYPE]...      KIND: a key of MAPS; writes OUT/KIND.TYPE.json, skips those that exist
     frames.py -v OUT KIND.TYPE        shows the rows
     frames.py --record FILE KIND.TYPE...   measures configurations of other values, for tests: tests/model/activations.jsonl.xz
 
@@ -21,8 +21,10 @@ warnings.filterwarnings('ignore')
 transformers.logging.set_verbosity_error()
 MAPS = dict(causal='MODEL_FOR_CAUSAL_LM_MAPPING_NAMES', vlm='MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES',
             s2s='MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES', speech='MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES',
-            base='MODEL_MAPPING_NAMES', masked='MODEL_FOR_MASKED_LM_MAPPING_NAMES',
-            image='MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES', sequence='MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES')
+            base='MODEL_MAPPING_NAMES', masked='MODEL_FOR_MASKED_LM_MAPPING_NAMES', ctc='MODEL_FOR_CTC_MAPPING_NAMES',
+            detection='MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES', image='MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES',
+            segmentation='MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES',
+            sequence='MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES')
 # Values that change no shape.
 IGNORE = re.compile(r'(token_id|_token_index|initializer|transformers_version|max_length|num_beams|chunk_size_feed|return_|'
                     r'output_(att|hid|past)|use_cache|torchscript|is_encoder_decoder|problem_type|drop|eps$|epsilon|temperature|'

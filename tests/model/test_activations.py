@@ -113,6 +113,15 @@ def others():
     check("a type that was not measured: a lower bound by name",
           [] if "activation_bytes" in unknown["lower_bounds"] and any("strange" in w for w in unknown["warnings"])
           else [f"{unknown['lower_bounds']} {unknown['warnings']}"])
+    bloom = {"architectures": ["BloomForCausalLM"], "model_type": "bloom", "torch_dtype": "bfloat16", "n_layer": 4}
+    one, other = (estimate({**bloom, **names}, 1, 1000)["activation_bytes"]
+                  for names in ({"hidden_size": 2048, "n_head": 32}, {"n_embed": 2048, "num_attention_heads": 32}))
+    check("other names of keys", [] if one == other > 0 else [f"{one} and {other}"])
+    sizes = [96, 192, 384, 768]
+    one, other = (estimate({"architectures": ["ConvNextModel"], "model_type": "convnext", "torch_dtype": "bfloat16",
+                            "hidden_sizes": [times * size for size in sizes]}, 1, 1) for times in (1, 2))
+    check("items of lists", [] if 2 * one["activation_bytes"] == other["activation_bytes"] else
+          [f"{one['activation_bytes']} and {other['activation_bytes']}"])
     nested = {"architectures": ["LlavaForConditionalGeneration"], "model_type": "llava",
               "text_config": {**llama, "model_type": "mistral", "num_key_value_heads": 4}}
     got = estimate({**nested, "torch_dtype": "bfloat16"}, 1, 4096)["activation_bytes"]
