@@ -1,9 +1,10 @@
 /* The solver, from problem to checked placement: online best fit, first fit by every order, local
- * search from the best orders, then exact search of the component with the highest peak, or more
- * local search where it is too large for that, until the run stops. A component whose peak is below
- * the highest bound of all needs no more work. */
+ * search from the best orders, then rounds for the component with the highest peak, until the run
+ * stops: exact search of a small one, ejections and local search of a large one, all three between.
+ * A component whose peak is below the highest bound of all needs no more work. */
 #include "core/base/bits.h"
 #include "core/plan/placement.h"
+#include "core/planner/eject.h"
 #include "core/planner/exact.h"
 #include "core/planner/fit.h"
 #include "core/planner/place.h"
@@ -12,9 +13,10 @@
     16 /* an order may be improved if its peak is at most this fraction (1/n) above the best       \
         */
 #define IMPROVE_ORDERS 3
-#define IMPROVE_ROUNDS 32 /* without a gain before an order is dropped */
-#define EXACT_ALONE 16    /* components with fewer items get no local search, */
-#define EXACT_FIRST 512   /* those with fewer than this a short one, and none later */
+#define IMPROVE_ROUNDS 32   /* without a gain before an order is dropped */
+#define EXACT_ALONE 16      /* components with fewer items get no local search, */
+#define EXACT_FIRST 512     /* those with fewer than this a short one, and none later */
+#define IMPROVE_FIRST 16384 /* components with more get ejections first */
 #define MEMO_BYTES_MAX GC_MIB(32)
 #define MEMO_BYTES_PER_PAIR UINT64_C(1024) /* bytes for each pair of items */
 
@@ -23,7 +25,7 @@ static enum gc_status improve_best(struct gc_place_greedy *greedy,
 {
     const struct gc_place_component *component = greedy->component;
     const unsigned rounds = component->count < EXACT_FIRST ? IMPROVE_ROUNDS / 4 : IMPROVE_ROUNDS;
-    if (component->count < EXACT_ALONE)
+    if (component->count < EXACT_ALONE || component->count > IMPROVE_FIRST)
         return GC_OK;
     for (unsigned n = 0; n < IMPROVE_ORDERS; n++) {
         unsigned best = 0;
@@ -81,9 +83,10 @@ static void raise_bound(struct gc_place_run *run, const struct gc_place_componen
     run->target = gc_max_u64(run->target, run->bound);
 }
 
-/* An exact search of one component, created in its first round. */
+/* The searches of one component, created in its first round. */
 struct exact_slot {
     struct gc_place_exact *exact; /* NULL: the component is too large for exact search */
+    struct gc_place_eject *eject; /* NULL: it is small */
     bool is_made;
 };
 
@@ -99,16 +102,20 @@ static enum gc_status improve_placement(struct gc_place_greedy *greedy)
     return gc_improve(greedy, IMPROVE_ROUNDS);
 }
 
-/* Another round for the component: of its exact searches, of local search where it is large or has
- * none. *goes_on: there is more to try. */
+/* Another round for the component: ejections, for as many steps as all before, exact searches, and
+ * local search where it is large or has none. *goes_on: there is more to try. */
 static enum gc_status search_round(struct gc_place_greedy *greedy,
                                    struct gc_place_component *component, struct gc_place_memo *memo,
                                    struct exact_slot *slot, bool *goes_on)
 {
     gc_greedy_select(greedy, component);
-    if (!slot->is_made)
+    if (!slot->is_made) {
+        slot->eject = component->count < EXACT_FIRST ? NULL : gc_eject_create(greedy);
         slot->exact = gc_exact_create(greedy, memo);
+    }
     slot->is_made = true;
+    if (slot->eject != NULL)
+        gc_eject_run(slot->eject, greedy->run->nodes);
     *goes_on = slot->exact != NULL && gc_exact_round(slot->exact);
     if (slot->exact != NULL && component->count < EXACT_FIRST)
         return GC_OK;
