@@ -41,7 +41,7 @@ static enum gc_arch_kind kind_without_heads(const struct gc_arch *arch, uint32_t
     uint64_t width;
     if (gc_arch_known(arch, GC_ARCH_SHORT_CONVOLUTION))
         return GC_ARCH_KIND_CONVOLUTION;
-    if (!gc_arch_known(arch, GC_ARCH_STATE))
+    if (!gc_arch_known(arch, GC_ARCH_STATE) && !gc_arch_known(arch, GC_ARCH_DELTA_HEAD_DIM))
         return GC_ARCH_KIND_DENSE; /* DeciLM: layers without attention */
     if (is_type(arch, "nemotron_h, nemotron_h_moe") &&
         gc_arch_layer_number(arch, GC_ARCH_INTERMEDIATE, index, &width) && width > 0)

@@ -40,18 +40,26 @@ static bool set_space(const struct gc_arch *arch, struct gc_state_size *size, ui
         state = gc_arch_number(arch, GC_ARCH_LINEAR_KEY_DIM, 0);
         groups = gc_arch_number(arch, GC_ARCH_LINEAR_KEY_HEADS, 0);
     }
+    /* Kimi Linear (2025): queries, keys and values are convolved, each head has a square matrix. */
+    if (gc_arch_known(arch, GC_ARCH_DELTA_HEAD_DIM)) {
+        state = gc_arch_number(arch, GC_ARCH_DELTA_HEAD_DIM, 0);
+        groups = gc_arch_number(arch, GC_ARCH_HEADS, 0);
+        inner = groups * state;
+    }
     size->native = kept_tokens(arch, kernel) * (inner + 2 * groups * state);
     size->wide = inner * state;
     *channels = inner;
     return kernel > 0 && inner > 0 && state > 0;
 }
 
-/* RWKV 5 and later keep a matrix for each head and two shifted tokens, RWKV 4 five vectors. */
+/* RWKV 5 and later keep a matrix for each head and shifted tokens, by default two, RWKV 4 five
+ * vectors. */
 static bool set_wkv(const struct gc_arch *arch, struct gc_state_size *size)
 {
     const uint64_t hidden = gc_arch_number(arch, GC_ARCH_HIDDEN, 0);
     const uint64_t head = gc_arch_number(arch, GC_ARCH_WKV_HEAD_DIM, 0);
-    size->wide = head > 0 ? hidden * head + 2 * hidden : 5 * hidden;
+    const uint64_t shifts = gc_arch_number(arch, GC_ARCH_TOKEN_SHIFTS, 2);
+    size->wide = head > 0 ? hidden * head + shifts * hidden : 5 * hidden;
     return hidden > 0;
 }
 

@@ -28,12 +28,22 @@ def text(value):
     return struct.pack("<Q", len(data)) + data
 
 
-def entry(key, value):
-    if isinstance(value, float):
-        return text(key) + struct.pack("<If", 6, value)
+def packed(value):
+    """The number of its type, and the value."""
+    if isinstance(value, bool):
+        return 7, struct.pack("<?", value)
     if isinstance(value, int):
-        return text(key) + struct.pack("<II", 4, value)
-    return text(key) + struct.pack("<I", 8) + text(value)
+        return 4, struct.pack("<I", value)
+    if isinstance(value, float):
+        return 6, struct.pack("<f", value)
+    if isinstance(value, list):
+        return 9, struct.pack("<IQ", packed(value[0])[0], len(value)) + b"".join(packed(item)[1] for item in value)
+    return 8, text(value)
+
+
+def entry(key, value):
+    number, data = packed(value)
+    return text(key) + struct.pack("<I", number) + data
 
 
 def keys(model):
@@ -75,10 +85,8 @@ def tensors(model):
     return found
 
 
-def write(path, name):
-    """The model's file: its header, and no data."""
-    model = USUAL | MODELS[name]
-    metas, found = keys(model), tensors(model)
+def write_header(path, metas, found):
+    """A file's header, and no data."""
     header = struct.pack("<IIQQ", 0x46554747, 3, len(found), len(metas)) + b"".join(entry(*item) for item in metas.items())
     offset = 0
     for tensor, dtype, shape in found:
@@ -91,4 +99,16 @@ def write(path, name):
     with open(path, "wb") as file:
         file.write(header + b"\0" * (-len(header) % 32))
         file.truncate((len(header) + 31) // 32 * 32 + offset)
+
+
+def write_file(path, arch, values, shapes):
+    """Of any architecture, in f32: keys behind the architecture's name, and {tensor: dimensions}."""
+    metas = {"general.architecture": arch, "tokenizer.ggml.model": "no_vocab"} | {f"{arch}.{key}": value for key, value in values.items()}
+    write_header(path, metas, [(name, "f32", shape) for name, shape in shapes.items()])
+
+
+def write(path, name):
+    """One of MODELS."""
+    model = USUAL | MODELS[name]
+    write_header(path, keys(model), tensors(model))
     return model

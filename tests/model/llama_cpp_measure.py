@@ -78,4 +78,5 @@ def main():
         file.write("{\n" + rows + "\n}\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""gpucache estimate against what llama.cpp allocates: llama_cpp.json, as llama_cpp_measure.py recorded it, and figures that people published. Prints TAP.
+"""gpucache estimate against what llama.cpp allocates: llama_cpp.json, as llama_cpp_measure.py recorded it, the caches and states of
+llama_cpp_caches.jsonl.xz, and figures that people published. Prints TAP.
 
 llama.cpp's CPU backend has in one buffer what a device and the host divide: a step's inputs, which are its embeddings twice and the mask, are
 in the host's. So a device's buffer is smaller by them, and by what lies beside the output: two more rows of the hidden size for each token.
 3 % below that and 8 % above it are gaps between blocks."""
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -80,6 +82,27 @@ def check_published(folder):
                                             if want is not None and abs(answer[key] / MIB - want) > 0.02])
 
 
+# llama.cpp makes a cache for it, though it generates nothing.
+WITHOUT_CACHE = ("t5encoder",)
+
+
+def check_caches(folder):
+    """Keys and values, and states, of many architectures; the log has hundredths of a MiB, of each buffer."""
+    path = os.path.join(folder, "cache.gguf")
+    with lzma.open(os.path.join(HERE, "llama_cpp_caches.jsonl.xz"), "rt") as file:
+        rows = [json.loads(line) for line in file]
+    for row in rows:
+        llama_cpp.write_file(path, row["arch"], row["keys"], row["tensors"])
+        problems = []
+        for tokens, sequences, cache, state in row["runs"]:
+            answer = estimate(path, "--seq-len", str(tokens // sequences), "--batch", str(sequences))
+            got = answer["kv_cache_bytes"] / MIB, answer["state_bytes"] / MIB
+            wanted = (0, 0) if row["name"] in WITHOUT_CACHE else (cache, state)
+            if max(abs(g - w) for g, w in zip(got, wanted)) > 0.011:
+                problems.append(f"{tokens} tokens of {sequences}: cache and state {got}, llama.cpp {wanted}")
+        check(f"{row['name']}: cache and state as llama.cpp's log", problems)
+
+
 def check_layers(folder):
     """Layers in host memory: their weights and cache leave the device, one by one."""
     path = os.path.join(folder, "model.gguf")
@@ -106,6 +129,7 @@ def main():
             check(f"{name}: as llama.cpp's log", differences(path, model, answer))
         check_published(folder)
         check_layers(folder)
+        check_caches(folder)
     print(f"1..{count}")
     return failed > 0
 
