@@ -104,14 +104,20 @@ wheel: ## a wheel for pip, with the library and the tool, for glibc 2.31 and lat
 # PYTHON: an interpreter with torch and transformers. Some hours of one processor; types measured already are kept.
 ARCHITECTURES_DIR := $(OUT)/architectures
 TRAINED := causal.llama causal.mistral causal.qwen2 causal.qwen3 causal.mixtral causal.gpt2 masked.bert s2s.t5 image.vit image.resnet
+architectures_table = python3 scripts/architectures/table.py $(ARCHITECTURES_DIR) $(ARCHITECTURES_DIR)/bases \
+	> core/arch/architectures.txt.new && mv core/arch/architectures.txt.new core/arch/architectures.txt
 .PHONY: architectures
 architectures: ## measure the tables of core/arch anew from transformers; by hand, PYTHON=an interpreter that has it and torch
 	$(Q)mkdir -p $(ARCHITECTURES_DIR)
 	$(Q)set -e; for kind in causal vlm multimodal s2s speech base; do \
 		$(or $(PYTHON),python3) scripts/architectures/generate.py $(ARCHITECTURES_DIR) $$kind; done
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/bases.py $(ARCHITECTURES_DIR)/bases
-	$(Q)python3 scripts/architectures/table.py $(ARCHITECTURES_DIR) $(ARCHITECTURES_DIR)/bases > core/arch/architectures.txt.new
-	$(Q)mv core/arch/architectures.txt.new core/arch/architectures.txt
+	$(Q)$(architectures_table)
+	$(Q)$(MAKE) --no-print-directory $(OUT)/gpucache
+	$(Q)$(or $(PYTHON),python3) scripts/architectures/check.py $(OUT)/gpucache own $(ARCHITECTURES_DIR)
+	$(Q)$(architectures_table)
+	$(Q)$(or $(PYTHON),python3) scripts/architectures/defaults.py > core/arch/arch_defaults.def.new
+	$(Q)mv core/arch/arch_defaults.def.new core/arch/arch_defaults.def
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/frames.py $(ARCHITECTURES_DIR)/frames causal vlm s2s speech base masked ctc detection segmentation
 	$(Q)python3 scripts/architectures/frames_table.py $(ARCHITECTURES_DIR)/frames > core/arch/frames.txt.new
 	$(Q)mv core/arch/frames.txt.new core/arch/frames.txt
