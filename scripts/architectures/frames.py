@@ -354,7 +354,12 @@ class Probe:
                 for p, b in best.items()}
 
 
+WORDS = {'feed_forward_proj': ('relu', 'gated-gelu'), 'layer_type': ('basic', 'bottleneck')}  # of sizes, by keys
+
+
 def candidates(k, v):
+    if isinstance(v, str):
+        return [w for w in WORDS.get(k, ()) if w != v]
     if isinstance(v, bool):
         return [not v]
     if isinstance(v, int):
@@ -457,7 +462,10 @@ def others(T, p0, good, rnd, count, loads):
             for q in (k if isinstance(k, tuple) else (k,)):
                 v = p0.flat[q]
                 wide = type(v) is int and v > 1 and not LAYERS.search(q)
-                o[q] = max(1, rnd.choice((v // 4, v // 2, v * 2, v * 3, v * 4, v * 8))) if wide else v * 2 if isinstance(k, tuple) else rnd.choice(g)
+                if wide:
+                    o[q] = max(1, rnd.choice((v // 4, v // 2, v * 2, v * 3, v * 4, v * 8)))
+                else:
+                    o[q] = v * 2 if isinstance(k, tuple) else rnd.choice(g)
         try:
             p = T.run(o, *rnd.choice(loads), seconds=8)
         except Exception:
@@ -487,7 +495,9 @@ def explore(T, seconds=20, combos=10):
         probes.append(T.run(over, b, s))
         owner.append({'B'} if s == BASE_S else {'S'} if b == BASE_B else {'B', 'S'})
     for k, v in p0.flat.items():
-        if k in 'BS' or time.process_time() - start > seconds or (kind in ('causal', 'vlm') and not T.more and OTHER_PART.search(k)):
+        if k in 'BS' or time.process_time() - start > seconds:
+            continue
+        if kind in ('causal', 'vlm') and not T.more and OTHER_PART.search(k):
             continue
         found, same, failed = [], 0, 0
         for x in T.candidates(k, v):
@@ -541,7 +551,8 @@ def explore(T, seconds=20, combos=10):
         probes.append(p)
         owner.append(None)
         done += 1
-    return probes, owner, good, loads, dict(seconds=round(time.process_time() - start, 1), probes=len(probes), combos=done, stuck=stuck)
+    info = dict(seconds=round(time.process_time() - start, 1), probes=len(probes), combos=done, stuck=stuck)
+    return probes, owner, good, loads, info
 
 
 class Finder:
@@ -912,12 +923,15 @@ def measure(kind, t, out, verbose=False):
             rows32 = []  # those of 16 bits are as good
         q32 = sorted(quality(rows32 or rows, wide, 'float32'))
         info['quality32'] = [round(q32[n * (len(q32) - 1) // 10], 3) for n in (0, 1, 5, 9, 10)]
-        info['held32'] = sorted(round(r, 3) for r in quality(rows32 or rows, in_32_bits(T, held, [None] * len(held))[0], 'float32'))
+        held, _ = in_32_bits(T, held, [None] * len(held))
+        info['held32'] = sorted(round(r, 3) for r in quality(rows32 or rows, held, 'float32'))
     s = sorted(q)
     info.update(solve=round(time.process_time() - start, 1), places=found, base=round(q[0], 3),
                 quality=[round(s[0], 3), round(s[len(s) // 10], 3), round(s[len(s) // 2], 3), round(s[len(s) * 9 // 10], 3), round(s[-1], 3)])
     nested = {k: v['model_type'] for k, v in T.base.items() if isinstance(v, dict) and v.get('model_type')}
-    result = dict(names=other_names(T, {q for r in rows + rows32 for q in used(r['expr'])}), nested=nested, type=t, kind=kind, arch=T.arch, info=info, keys=keys, absent=absent(T, probes, rows + rows32, keys), rows=rows, rows32=rows32)
+    names = other_names(T, {q for r in rows + rows32 for q in used(r['expr'])})
+    result = dict(names=names, nested=nested, type=t, kind=kind, arch=T.arch, info=info, keys=keys,
+                  absent=absent(T, probes, rows + rows32, keys), rows=rows, rows32=rows32)
     with open('%s/%s.%s.json' % (out, kind, t), 'w') as f:
         json.dump(result, f)
     if verbose:
@@ -998,7 +1012,8 @@ def recorded(kind, t):
         for k, v in flat.items():
             if type(v) is int and v > 3 and k not in 'BS' and not LAYERS.search(k) and rnd.random() < .4:
                 o[k] = rnd.choice([v * 2, v * 4, v // 2, v * 3])
-        loads.append((o, *rnd.choice([(1, 700), (2, 1500), (3, 512), (4, 2048)]), rnd.choice(['bfloat16', 'bfloat16', 'float32'])))
+        B, S = rnd.choice([(1, 700), (2, 1500), (3, 512), (4, 2048)])
+        loads.append((o, B, S, rnd.choice(['bfloat16', 'bfloat16', 'float32'])))
     found = []
     for o, B, S, dtype in loads:
         try:
@@ -1009,7 +1024,8 @@ def recorded(kind, t):
         if not has_groups(p.flat):
             continue
         config = dict(c.to_diff_dict(), architectures=[T.arch], dtype=dtype, model_type=t)
-        found.append(dict(name='%s.%s' % (kind, t), config=json.loads(json.dumps(config, default=str)), batch=B, tokens=S, peak=p.peak))
+        config = json.loads(json.dumps(config, default=str))
+        found.append(dict(name='%s.%s' % (kind, t), config=config, batch=B, tokens=S, peak=p.peak))
         if o is not own:
             break
     return found

@@ -62,7 +62,8 @@ def spread(name, results):
     problems = []
     if low < LEAST or high > MOST:
         problems = [f"{what}: {value:.3f}" for value, what in ratios if not LEAST <= value <= MOST]
-    check(f"{name}: p10 {low:.3f}, median {middle:.3f}, p90 {high:.3f} of {len(ratios)}, {len(results) - len(ratios)} told", problems)
+    told = len(results) - len(ratios)
+    check(f"{name}: p10 {low:.3f}, median {middle:.3f}, p90 {high:.3f} of {len(ratios)}, {told} told", problems)
 
 
 def recorded():
