@@ -584,9 +584,10 @@ class Finder:
             for b in ints:
                 if a != b and a not in 'BS' and b not in 'BS':
                     q = self.atoms[a] / self.atoms[b]
-                    if len(ints) <= 8 and (q == np.floor(q)).all() and q.max() > 1:
+                    few = len(ints) <= 8 or ('patch' in b and 'image' in a)
+                    if few and (q == np.floor(q)).all() and q.max() > 1:
                         quot['(%s/%s)' % (a, b)] = q
-                    elif len(ints) <= 8 and q.max() > 4:
+                    elif few and q.max() > 4:
                         quot['(%s//%s)' % (a, b)] = np.floor(q)
         base = [('1', np.ones(self.n))]
         load = [x for x in ('B', 'S') if x in self.atoms]

@@ -19,6 +19,7 @@ import re
 import signal
 import sys
 import time
+import types
 
 import numpy as np
 import torch
@@ -37,6 +38,7 @@ VARIANTS = ["".join(v)[::-1] for v in itertools.product("fl", "nc", "ae", "mpw")
 PARTS = "SAVED", "LOSS", "WORK", "GRADS"
 NUMBER = re.compile(r"(?<![\w.])(\d{3,}|\d+\.\d+)(?![\w.])")  # a size that is no expression
 SWITCHES = re.compile(r"(tie_word_embeddings|feed_forward_proj)$")
+FIXED = re.compile(r"(^num_channels|^downsample_in)")  # values that all published configurations share
 WORDS = {"feed_forward_proj": ["gated-gelu"]}
 
 # Operations in whose place others may stand, with results of the same size.
@@ -249,6 +251,8 @@ class Training(frames.Type):
         return 3 if isinstance(value, str) else super().enough(key, value)
 
     def candidates(self, key, value):
+        if FIXED.search(key):
+            return []
         if isinstance(value, str):
             words = WORDS.get(key, [])
             return [w for w in words if w != value]
@@ -413,14 +417,27 @@ def plan(T):
     return {"absent": absent, "type": T.t, "kind": T.kind, "arch": T.arch, "keys": keys, "runs": runs, "variants": {}}
 
 
+def like(T, path):
+    """What is found of the type that this one is like."""
+    other = os.path.join(os.path.dirname(path), LIKE.get(T.t, "") + ".json")
+    if not os.path.exists(other):
+        return None
+    with open(other, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def plan_like(T, other):
+    """The same runs, with this type's own values for absent ones."""
+    probes = [types.SimpleNamespace(over=over, flat=T.values(T.config(over), B, S, RANK))
+              for over, B, S in (({k: v for k, v in over.items() if k != "R"}, B, S) for over, B, S, _ in other["runs"])]
+    own = frames.absent(T, probes, [{"expr": k} for k in other["keys"] if k != "R"], other["keys"])
+    return {"absent": own, "type": T.t, "kind": T.kind, "arch": T.arch, "keys": other["keys"], "runs": other["runs"], "variants": {}}
+
+
 def adopted(T, result, path, variant):
     """The rows of the type that this one is like, if they are right within 1 % in some runs."""
-    like = os.path.join(os.path.dirname(path), LIKE.get(T.t, "") + ".json")
-    if not os.path.exists(like):
-        return None
-    with open(like, encoding="utf-8") as file:
-        other = json.load(file)
-    rows = other["variants"].get(variant)
+    other = like(T, path)
+    rows = other and other["variants"].get(variant)
     if not rows:
         return None
     some = [run[:3] for run in result["runs"][:2] + result["runs"][-2:]]
@@ -439,7 +456,8 @@ def measure(kind, t, path, words, verbose):
         with open(path, encoding="utf-8") as file:
             result = json.load(file)
     except OSError:
-        result = plan(T)
+        other = like(T, path)
+        result = plan_like(T, other) if other else plan(T)
     owner = [set(o) or None for *_, o in result["runs"]]
     keys, finders = result["keys"], {}
     for variant in [v for v in VARIANTS if v not in result["variants"] and re.fullmatch(words, v)]:
@@ -477,11 +495,11 @@ def save(result, path):
 def main(args):
     verbose = "-v" in args
     words = next((a[2:] for a in args if a.startswith("-m")), ".*")
-    out, *types = [a for a in args if a[0] != "-"]
+    out, *names = [a for a in args if a[0] != "-"]
     os.makedirs(out, exist_ok=True)
     signal.signal(signal.SIGALRM, alarm)
     torch.set_num_threads(1)
-    for kind, t in frames.types(types):
+    for kind, t in frames.types(names):
         try:
             measure(kind, t, f"{out}/{kind}.{t}.json", words, verbose)
         except Exception as e:
