@@ -102,6 +102,17 @@ static enum gc_status improve_placement(struct gc_place_greedy *greedy)
     return gc_improve(greedy, IMPROVE_ROUNDS);
 }
 
+/* The highest peak of the other components. */
+static uint64_t second_peak(const struct gc_place_run *run,
+                            const struct gc_place_component *component)
+{
+    uint64_t peak = 0;
+    for (uint32_t p = 0; p < run->components.count; p++)
+        if (&run->components.components[p] != component)
+            peak = gc_max_u64(peak, run->components.components[p].peak);
+    return peak;
+}
+
 /* Another round for the component: ejections, for as many steps as all before, exact searches, and
  * local search where it is large or has none. *goes_on: there is more to try. */
 static enum gc_status search_round(struct gc_place_greedy *greedy,
@@ -115,7 +126,7 @@ static enum gc_status search_round(struct gc_place_greedy *greedy,
     }
     slot->is_made = true;
     if (slot->eject != NULL)
-        gc_eject_run(slot->eject, greedy->run->nodes);
+        gc_eject_run(slot->eject, greedy->run->nodes, second_peak(greedy->run, component));
     *goes_on = slot->exact != NULL && gc_exact_round(slot->exact);
     if (slot->exact != NULL && component->count < EXACT_FIRST)
         return GC_OK;

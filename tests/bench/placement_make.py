@@ -18,6 +18,7 @@ Those whose best peak is not known:
 
 random      lives and sizes of every magnitude
 serve       requests hold caches as long as they run, beside the short-lived buffers of their steps
+classes     the same with caches and buffers of few sizes, at any time: what a plain best fit places well
 ladder      lists that grow by half: each array begins before the one it replaces ends
 """
 import random
@@ -136,6 +137,20 @@ def serve(count, rng):
     return rows
 
 
+def classes(count, rng):
+    """Caches of one to four pages and buffers of sixteen sizes."""
+    sizes = [256 << rng.randrange(8) for _ in range(16)]
+    rows, time = [], 0.0
+    for _ in range(count):
+        time += rng.expovariate(1)
+        is_cache = rng.random() < 0.2
+        size = 65536 * rng.randrange(1, 5) if is_cache else rng.choice(sizes)
+        length = rng.expovariate(1 / 3000 if is_cache else 1 / 20)
+        lower = int(1000 * time)
+        rows.append((lower, lower + 1 + int(1000 * length), 0, size))
+    return rows
+
+
 def ladder(count, rng):
     """Sixteen lists at a time; a list that is long enough is dropped, and another begun."""
     rows, lists = [], [None] * 16
@@ -152,12 +167,18 @@ def ladder(count, rng):
     return rows[:count]
 
 
+MAKERS = {"nested": nested, "staircase": staircase, "wide": wide, "pinwheel": pinwheels, "same": same, "random": random_lives,
+          "serve": serve, "classes": classes, "ladder": ladder}
+
+
+def make(kind, count, seed):
+    """The rows (lower, upper, bytes)."""
+    return [(lower, upper, size) for lower, upper, _, size in MAKERS.get(kind, guillotine)(count, random.Random(seed))]
+
+
 def main():
     kind, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    rng = random.Random(seed)
-    makers = {"nested": nested, "staircase": staircase, "wide": wide, "pinwheel": pinwheels,
-              "same": same, "random": random_lives, "serve": serve, "ladder": ladder}
-    rows = makers.get(kind, guillotine)(count, rng)
+    rows = MAKERS.get(kind, guillotine)(count, random.Random(seed))
     extra = {"aligned": ",alignment", "fixed": ",offset"}.get(kind, "")
     print(f"id,lower,upper,size{extra}")
     for i, (lower, upper, offset, size) in enumerate(rows):
