@@ -2,7 +2,11 @@
 
 #include "core/base/bits.h"
 
+#include <string.h>
+
 #define PAIRS_MAX (UINT64_C(1) << 20)
+#define MEMO_BYTES_MAX GC_MIB(32)
+#define MEMO_BYTES_PER_PAIR UINT64_C(1024) /* bytes for each pair of items */
 #define SLICE_NODES 256
 #define HALVINGS 7 /* of the distance between target and peak, before a longer slice */
 #define DOUBT 4    /* the part (1/n) of a slice for a kind that never lowered the peak */
@@ -59,12 +63,32 @@ static uint32_t *rank(struct gc_place_exact *exact, struct gc_place_greedy *gree
     return ranks;
 }
 
+/* Whether the component has at most PAIRS_MAX pairs that are alive together; `begun` is scratch. */
+static bool has_few_pairs(const struct gc_place_component *component, uint64_t *begun)
+{
+    uint64_t pairs = 0;
+    memset(begun, 0, component->section_count * sizeof(*begun));
+    for (uint32_t i = 0; i < component->count; i++)
+        pairs += begun[component->items[i].first]++;
+    for (uint32_t s = 1; s < component->section_count; s++)
+        begun[s] += begun[s - 1];
+    for (uint32_t i = 0; i < component->count; i++)
+        pairs += begun[component->items[i].last] - begun[component->items[i].first];
+    return pairs <= PAIRS_MAX;
+}
+
 struct gc_place_exact *gc_exact_create(struct gc_place_greedy *greedy, struct gc_place_memo *memo)
 {
     struct gc_place_run *run = greedy->run;
+    if (!has_few_pairs(greedy->component, greedy->sorter.keys))
+        return NULL;
     struct gc_place_exact *exact = gc_region_alloc(run->region, sizeof(*exact));
     if (exact == NULL)
         return NULL;
+    const uint64_t count = greedy->component->count;
+    if (memo->count == 0)
+        gc_model_memo_init(memo, run->region,
+                           gc_min_u64(MEMO_BYTES_MAX, MEMO_BYTES_PER_PAIR * count * count));
     exact->run = run;
     exact->component = greedy->component;
     exact->slice = SLICE_NODES;

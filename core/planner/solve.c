@@ -16,9 +16,7 @@
 #define IMPROVE_ROUNDS 32   /* without a gain before an order is dropped */
 #define EXACT_ALONE 16      /* components with fewer items get no local search, */
 #define EXACT_FIRST 512     /* those with fewer than this a short one, and none later */
-#define IMPROVE_FIRST 16384 /* components with more get ejections first */
-#define MEMO_BYTES_MAX GC_MIB(32)
-#define MEMO_BYTES_PER_PAIR UINT64_C(1024) /* bytes for each pair of items */
+#define IMPROVE_FIRST 32768 /* components with more get ejections first */
 
 static enum gc_status improve_best(struct gc_place_greedy *greedy,
                                    uint64_t peaks[GC_PLACE_ORDER_COUNT])
@@ -152,9 +150,6 @@ static enum gc_status solve_further(struct gc_place_greedy *greedy)
     struct exact_slot *slots = gc_region_alloc(run->region, run->components.count * sizeof(*slots));
     if (slots == NULL)
         return GC_NO_HOST_MEMORY;
-    gc_model_memo_init(
-        &memo, run->region,
-        gc_min_u64(MEMO_BYTES_MAX, MEMO_BYTES_PER_PAIR * component->count * component->count));
     for (; status == GC_OK && component != NULL && goes_on && !run->stopped;
          component = worst_component(run)) {
         status = search_round(greedy, component, &memo,
