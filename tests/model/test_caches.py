@@ -20,8 +20,8 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 TOOL = os.path.join(os.environ.get("BUILD_DIR", os.path.join(ROOT, "build")), "gpucache")
 DEF = os.path.join(ROOT, "core", "arch", "arch_measured.def")
 DOC = os.path.join(ROOT, "docs", "architectures.md")
-# Without words for their layers they look like others: all of their files have them.
-WORDS_NEEDED = ("minimax",)
+# Without words for their layers they look like others, or do not run: all of their files have them.
+WORDS_NEEDED = ("lfm2_moe", "minimax")
 LAYER_WORDS = ("layer_types", "layers_block_type", "mlp_layer_types")
 TEXT = ("text_config", "llm_config", "language_config", "thinker_config", "decoder")
 NEAR = 0.02  # small counters beside the tensors
