@@ -5,10 +5,11 @@ measured with.
 usage: check.py GPUCACHE SEED NUMBER [KIND.TYPE…]
        check.py GPUCACHE own FOLDER [KIND.TYPE…]
 
-The first: for each type NUMBER configurations with some values changed at random, others than generate.py's, each written once with
+The first: for each type NUMBER configurations with some values changed at random, others than generate.py's, each
+written once with
 the changed values alone and once complete. Prints what differs: silently wrong, or told; status 1 if any is silently
-wrong. The second: each class's own values alone; a type of FOLDER that they do not give exactly is measured again with these
-alone, so that table.py, run again, makes it exact at least there."""
+wrong. The second: each class's own values alone; a type of FOLDER that they do not give exactly is measured again
+with these alone, so that table.py, run again, makes it exact at least there."""
 
 import json
 import os

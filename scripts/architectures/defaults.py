@@ -197,7 +197,8 @@ def main():
           " * GC_ARCH_FAMILY(types, KEY, value)   as arch_families.def\n"
           " * GC_ARCH_CYCLE(types, words)         the kinds of layers, again and again\n"
           " * GC_ARCH_DERIVED(types, KEY)         computed by the class in its own way: unknown where it is absent */")
-    for (macro, key, value), names in sorted(groups.items(), key=lambda g: (g[0][0], order.index(g[0][1]), str(g[0][2]).zfill(9))):
+    ranked = sorted(groups.items(), key=lambda g: (g[0][0], order.index(g[0][1]), str(g[0][2]).zfill(9)))
+    for (macro, key, value), names in ranked:
         rest = {"FAMILY": f", {key}, {value})", "CYCLE": f", {json.dumps(value)})", "DERIVED": f", {key})"}[macro]
         print(lines(names, f"GC_ARCH_{macro}(", rest))
 
