@@ -3,8 +3,9 @@
 
 usage: best_fit.py problem.csv [file|large|long]
 
-Buffers are placed in the order of their starts, without knowledge of later ones, each in the smallest hole that is large enough, the
-lowest of several, else at the top. Buffers that start at one time come in the order of the file, or the largest or longest-lived first.
+Buffers are placed in the order of their starts, without knowledge of later ones, each in the smallest hole that is large enough,
+the lowest of several, else at the top. Buffers that start at one time come in the order of the file, or the largest or the
+longest-lived first.
 Prints the peak and the most bytes that are alive at once.
 """
 import bisect

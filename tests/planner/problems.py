@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Plans of placement problems beside online best fit, which a plan is never behind.
 
-usage: problems.py TOOL [--table] [--deadline SEC] [--minimalloc PROGRAM] [FILE.csv | KIND:COUNT]…
+usage: problems.py TOOL [FILE.csv | KIND:COUNT]… [--table] [--deadline SEC] [--minimalloc PROGRAM]
 
 Without --table: problems of every kind and many sizes, each with hardly any time; small ones against a search of all orders.
-With it: a row for each problem: best fit, the plan, and minimalloc (google/minimalloc, built apart) where it is given, to 10,000 buffers.
+With it: a row for each problem: best fit, the plan, and minimalloc (google/minimalloc, built apart) where it is given, to
+10,000 buffers.
 """
 import argparse
 import json
