@@ -33,7 +33,7 @@ RANK = 16
 RUNS = 12  # with many values changed
 LIKE = {"mistral": "causal.llama", "qwen2": "causal.llama"}  # types whose rows may hold: tried before their own are looked for
 LEAST_LAYERS = {"t5": 3, "mt5": 3, "resnet": 3}  # two where all are alike
-PRESETS = {}
+PRESETS = {"mistral": {"sliding_window": None}}  # as published since version 0.2
 VARIANTS = ["".join(v)[::-1] for v in itertools.product("fl", "nc", "ae", "mpw")]
 PARTS = "SAVED", "LOSS", "WORK", "GRADS"
 NUMBER = re.compile(r"(?<![\w.])(\d{3,}|\d+\.\d+)(?![\w.])")  # a size that is no expression
@@ -426,10 +426,19 @@ def like(T, path):
         return json.load(file)
 
 
+def fill(flat, other):
+    """Keys that a type has not, by the other's expressions."""
+    for key in other["keys"]:
+        if key not in flat and key in other["absent"]:
+            flat[key] = frames.evaluate(other["absent"][key], flat, 2)
+
+
 def plan_like(T, other):
     """The same runs, with this type's own values for absent ones."""
     probes = [types.SimpleNamespace(over=over, flat=T.values(T.config(over), B, S, RANK))
               for over, B, S in (({k: v for k, v in over.items() if k != "R"}, B, S) for over, B, S, _ in other["runs"])]
+    for p in probes:
+        fill(p.flat, other)
     own = frames.absent(T, probes, [{"expr": k} for k in other["keys"] if k != "R"], other["keys"])
     return {"absent": own, "type": T.t, "kind": T.kind, "arch": T.arch, "keys": other["keys"], "runs": other["runs"], "variants": {}}
 
@@ -442,6 +451,8 @@ def adopted(T, result, path, variant):
         return None
     some = [run[:3] for run in result["runs"][:2] + result["runs"][-2:]]
     probes = [p for p in runs_of(T, some) if p]
+    for p in probes:
+        fill(p.flat, other)
     values = values_of(rows, [p.flat for p in probes], 4 if variant[0] == "w" else 2).max(axis=0)
     ratios = [round(float(v / p.peak), 3) for v, p in zip(values, probes)]
     print(T.t, variant, "by", LIKE[T.t], ratios, flush=True)

@@ -82,7 +82,7 @@ LOADS = [(1, 2048), (4, 512), (8, 1024), (2, 4096), (1, 8192), (16, 512)]
 SHORT = [(8, 512), (32, 128), (4, 512), (16, 256)]  # for models of few positions
 IMAGES = [(16, 0), (64, 0), (128, 0)]
 RECORDED = os.path.join(HERE, "training.json")
-VARIANTS = [("panf", "macf", "pacl", "wanf"), ("pacf", "manf", "panl", "penf")]  # of a published size
+VARIANTS = [("panf", "macf"), ("pacf", "manf")]  # of a published size
 RECORDED_OPTIMIZERS = ["adamw", "adafactor_transformers", "sgd", "adamw_fused", "sgd_momentum"]
 
 
