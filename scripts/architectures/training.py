@@ -458,6 +458,7 @@ def adopted(T, result, path, variant):
     print(T.t, variant, "by", LIKE[T.t], ratios, flush=True)
     if len(probes) < len(some) or max(abs(r - 1) for r in ratios) > 0.01:
         return None
+    result.setdefault("quality", {})[variant] = [min(ratios), ratios[0], ratios[0], ratios[0], max(ratios)]
     return rows
 
 
@@ -490,6 +491,7 @@ def measure(kind, t, path, words, verbose):
         ran = time.process_time()
         rows, info = solve(T, probes, owners, keys, its)
         result["variants"][variant] = [dict(r, moment=str(r["moment"])) for r in rows]
+        result.setdefault("quality", {})[variant] = info["quality"]
         print(t, variant, info, f"{ran - begin:.1f} s, {time.process_time() - ran:.1f} s", flush=True)
         if verbose:
             for r in rows:

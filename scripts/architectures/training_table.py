@@ -7,7 +7,7 @@ A section of the table:
 
   @CLASS TYPE KIND        a class of models
   =KEY EXPRESSION         a key's value where the configuration has none; KEY may be an item of a list, "depths[2]"
-  ? remark                rows that are not wholly expressions: told as a lower bound
+  ? remark                rows that are off by more than 5 % below or 10 % above what was measured: told as a lower bound
   >FLAGS SAVED|LOSS|WORK|GRADS   bytes at a place that may be the step's largest, for the variants FLAGS
 
 FLAGS has a letter of each group, or several where a row holds for them: precision "p" (all in one 16-bit type), "w" (in 32
@@ -58,7 +58,7 @@ def section(data):
             rows.setdefault("|".join(row["parts"]), []).append(variant)
     used = set(re.findall(r"[A-Za-z_][\w.]*(?:\[\d+\])?", " ".join([*rows, *data["absent"].values()])))
     lines = [f"={key} {text}" for key, text in sorted(data["absent"].items()) if key in used]
-    if any(row["off"] > 0.1 for its in data["variants"].values() for row in its):
+    if any(low < 0.95 or high > 1.1 for _, low, _, high, _ in data["quality"].values()):
         lines.append("? nearest expressions")
     return lines + [f">{flags} {text}" for flags, text in merged(rows)]
 
