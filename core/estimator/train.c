@@ -76,10 +76,11 @@ static const char *refuse_model(const struct gc_estimator *estimator,
         return "this --dtype is not trained in: --train accepts f32, f16, bf16 and f64";
     if (training->is_mixed && dtype != GC_DTYPE_NONE && !is_half(dtype))
         return "--mixed-precision computes in 16 bits: it accepts --dtype bf16 or f16";
-    if (estimator->parameters.elements == 0 || estimator->weights.is_quantised)
-        return estimator->weights.is_quantised
-                   ? "its weights are quantised: --train accepts floating-point weights"
-                   : "its parameters are unknown: --train needs tensors, or a known architecture";
+    if (estimator->buffer_bytes > estimator->parameters.bytes)
+        return "its weights are quantised: --train accepts floating-point weights; --dtype nf4 "
+               "with --lora RANK quantises them";
+    if (estimator->parameters.elements == 0)
+        return "its parameters are unknown: --train needs tensors, or a known architecture";
     if (training->lora_rank > 0 && estimator->lora.shape_count == 0)
         return "it has no matrices in layers: --lora has nothing to adapt";
     return NULL;

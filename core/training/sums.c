@@ -75,19 +75,20 @@ bool gc_training_is_embedding(const char *name)
     return gc_text_find_word(whole, module, length) >= 0 || strstr(module, "embed") != NULL;
 }
 
-static bool is_buffer(const char *name)
+/* A bias of more than two dimensions is GPT-2's mask. */
+static bool is_buffer(const struct gc_model_tensor *tensor)
 {
     static const char buffers[] = "running_mean, running_var, inv_freq, masked_bias";
     size_t length;
-    const char *module = module_of(name, &length);
-    return gc_text_find_word(buffers, module, length) >= 0;
+    const char *module = module_of(tensor->name, &length);
+    return gc_text_find_word(buffers, module, length) >= 0 ||
+           (tensor->dim_count > 2 && gc_text_find_word("bias", module, length) >= 0);
 }
 
 bool gc_training_is_parameter(const struct gc_model_tensor *tensor)
 {
     const struct gc_dtype_info *info = gc_dtype_get_info(tensor->dtype);
-    return info->kind == GC_DTYPE_CLASS_FLOAT && info->block_elements == 1 &&
-           !is_buffer(tensor->name);
+    return info->kind == GC_DTYPE_CLASS_FLOAT && info->block_elements == 1 && !is_buffer(tensor);
 }
 
 /* Rows and columns of each matrix: of the last two dimensions. */

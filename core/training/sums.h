@@ -48,7 +48,7 @@ uint64_t gc_training_largest(const struct gc_training_sums *sums, uint64_t count
 bool gc_training_is_embedding(const char *name);
 
 /* Whether training changes a tensor: floating-point numbers, in no blocks, that are no buffer of a
- * module (running_mean, running_var: torch/nn/modules/batchnorm.py; inv_freq, masked_bias). */
+ * module (running_mean, running_var: torch/nn/modules/batchnorm.py; masks of GPT-2, inv_freq). */
 bool gc_training_is_parameter(const struct gc_model_tensor *tensor);
 
 /* The model's parameters; `dtype`: the type that they are counted in, GC_DTYPE_NONE: their own.
