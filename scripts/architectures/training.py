@@ -292,7 +292,7 @@ def expressions(T, probes, owner, keys, moments, finders, dtype):
             continue
         row = {"moment": moment, "runs": len(idx), "parts": [], "off": 0.0}
         for part in range(len(PARTS)):
-            least = {i: 0.002 * looks[i][moment][0] for i in idx}
+            least = {i: 0.0004 * looks[i][moment][0] for i in idx}
             share = {x[:3] for i in idx for x in looks[i][moment][1][part] if x[4] >= least[i]}
             sets = {i: [x for x in looks[i][moment][1][part] if x[:3] in share] for i in idx}
             text, off = row_of(probes, sets, idx, owner, keys, dtype, finders) if share else ("", 0.0)
