@@ -440,7 +440,8 @@ def plan_like(T, other):
     for p in probes:
         fill(p.flat, other)
     own = frames.absent(T, probes, [{"expr": k} for k in other["keys"] if k != "R"], other["keys"])
-    return {"absent": own, "type": T.t, "kind": T.kind, "arch": T.arch, "keys": other["keys"], "runs": other["runs"], "variants": {}}
+    same = {"keys": other["keys"], "runs": other["runs"]}
+    return {"absent": own, "type": T.t, "kind": T.kind, "arch": T.arch, **same, "variants": {}}
 
 
 def adopted(T, result, path, variant):
