@@ -343,8 +343,8 @@ static bool read_value(const struct gc_meta_value *meta, const struct gc_express
     case GC_EXPRESSION_ITEM:
         return item_of(meta, name, value);
     case GC_EXPRESSION_EQUAL:
-        *value = meta->kind == GC_META_TEXT &&
-                 is_text(meta->text, strlen(meta->text), name->item, name->item_length);
+        *value = text_of(meta) != NULL &&
+                 is_text(text_of(meta), strlen(text_of(meta)), name->item, name->item_length);
         return true;
     }
     return false;

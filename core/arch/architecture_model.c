@@ -260,8 +260,8 @@ static const char *make_name(struct maker *maker, const struct gc_architecture_r
         }
         const uint64_t value = numbers++ == 0 ? layer_of(row, layers, index) : index % each;
         const char *text = gc_note_number(value, number);
-        memcpy(name + length, text, strlen(text));
-        length += strlen(text);
+        while (*text != '\0')
+            name[length++] = *text++;
         while (i < row->name_length && row->name[i] != '}')
             i++;
     }
