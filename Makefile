@@ -109,7 +109,7 @@ architectures_table = python3 scripts/architectures/table.py $(ARCHITECTURES_DIR
 .PHONY: architectures
 architectures: ## measure the tables of core/arch anew from transformers; by hand, PYTHON=an interpreter that has it and torch
 	$(Q)mkdir -p $(ARCHITECTURES_DIR)
-	$(Q)set -e; for kind in causal vlm multimodal s2s speech base; do \
+	$(Q)set -e; for kind in causal vlm multimodal s2s speech base masked image sequence; do \
 		$(or $(PYTHON),python3) scripts/architectures/generate.py $(ARCHITECTURES_DIR) $$kind; done
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/bases.py $(ARCHITECTURES_DIR)/bases
 	$(Q)$(architectures_table)

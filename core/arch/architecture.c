@@ -135,7 +135,7 @@ static unsigned rank_of(const struct gc_architecture_line *head, const char *cla
     const bool is_base = is_text(parts[2], lengths[2], "base", 4);
     if (same_class)
         return same_type ? RANK_BOTH : RANK_CLASS;
-    if (!same_type)
+    if (!same_type || is_text(parts[2], lengths[2], "head", 4))
         return 0;
     return is_base ? RANK_BASE : RANK_TYPE;
 }
@@ -237,14 +237,30 @@ bool gc_architecture_find_base(const struct gc_architecture_scope *outer, const 
 /* Older configurations have the language model's values outside its object. */
 static const char text_object[] = "text_config.";
 
-bool gc_architecture_has_object(const struct gc_model *model, const char *start)
+static uint32_t count_members(const struct gc_model *model, const char *start)
 {
     const size_t length = strlen(start);
-    for (uint32_t i = 0; i < model->meta_count; i++) {
-        if (strncmp(model->metas[i].key, start, length) == 0)
-            return true;
-    }
-    return false;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < model->meta_count; i++)
+        count += strncmp(model->metas[i].key, start, length) == 0;
+    return count;
+}
+
+bool gc_architecture_has_object(const struct gc_model *model, const char *start)
+{
+    return count_members(model, start) > 0;
+}
+
+/* Files have the number of a classifier's labels as their names. */
+static bool count_labels(const struct gc_architecture_scope *scope,
+                         const struct gc_expression_name *name, double *value)
+{
+    static const char labels[] = "num_labels";
+    if (name->part != GC_EXPRESSION_VALUE || scope->prefix[0] != '\0' ||
+        !is_text(name->name, name->length, labels, sizeof(labels) - 1))
+        return false;
+    *value = (double)count_members(scope->model, "id2label.");
+    return *value > 0;
 }
 
 const struct gc_meta_value *gc_architecture_find_key(const struct gc_architecture_scope *scope,
@@ -447,6 +463,8 @@ static bool find_values(const struct gc_expression_names *names,
         rest.length -= skipped;
         return find_values(&inner.names, &rest, value);
     }
+    if (meta == NULL && count_labels(scope, name, value))
+        return true;
     if (meta == NULL || is_auto)
         return !scope->is_other_type && class_value(scope, '=', name, value);
     if (!class_value(scope, '^', name, value))

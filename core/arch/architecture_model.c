@@ -147,7 +147,7 @@ static enum gc_status take_row(struct gc_architecture_visitor *visitor,
     struct gc_architecture_row *kept = &maker->rows[maker->row_count++];
     *kept = *row;
     if (row->count > TENSORS_MAX)
-        return GC_OVERFLOW;
+        return GC_NOT_SUPPORTED;
     maker->tensor_count += row->is_uneven ? 1 : row->count;
     kept->prefix = gc_region_text(&maker->region, row->prefix, strlen(row->prefix));
     return kept->prefix != NULL ? GC_OK : GC_NO_HOST_MEMORY;
@@ -312,7 +312,7 @@ static enum gc_status make_tensors(struct maker *maker)
 {
     enum gc_status status = GC_OK;
     if (maker->tensor_count > TENSORS_MAX)
-        return GC_OVERFLOW;
+        return GC_NOT_SUPPORTED;
     maker->tensors = gc_region_alloc(&maker->region, maker->tensor_count * sizeof(*maker->tensors));
     if (maker->tensors == NULL)
         return GC_NO_HOST_MEMORY;
@@ -386,6 +386,9 @@ enum gc_status gc_architecture_open(const struct gc_model *model, struct gc_note
     if (status == GC_OK)
         status = make_tensors(maker);
     maker->architecture.is_exact = is_exact;
+    if (status == GC_NOT_SUPPORTED)
+        gc_notes_add(notes, "the configuration describes more than a million tensors: its weights ",
+                     "are not computed", NULL);
     if (status != GC_OK)
         gc_architecture_close(&maker->architecture);
     else

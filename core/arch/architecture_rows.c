@@ -313,8 +313,10 @@ static enum gc_status visit_row(struct visit *visit, const struct gc_architectur
         return GC_OK;
     if (is_known)
         set_kinds(visit, parts[1], lengths[1], &row);
-    for (unsigned i = row.is_uneven ? 3 : 2; i < count; i++)
-        is_known = evaluate(visit, parts[i], lengths[i], &row.dims[row.dim_count++]) && is_known;
+    for (unsigned i = row.is_uneven ? 3 : 2; i < count; i++) {
+        uint64_t *dim = &row.dims[row.dim_count++];
+        is_known = evaluate(visit, parts[i], lengths[i], dim) && *dim > 0 && is_known;
+    }
     if (is_known)
         return visit->visitor->take(visit->visitor, &row);
     *visit->is_exact = false;

@@ -605,6 +605,10 @@ void gc_shapes_apply(const struct gc_shapes *shapes, const struct gc_arch *arch,
     }
     if (shapes->layer_count > 0)
         apply_source(shapes, layers, notes);
+    if (layers->count == GC_ARCH_LAYER_MAX) {
+        layers->unknown |= GC_UNKNOWN_KEPT | GC_UNKNOWN_WIDTHS | GC_UNKNOWN_STATE;
+        gc_notes_add(notes, "layers beyond the 1024th are not counted", NULL);
+    }
     gc_layers_check(layers);
     gc_shapes_tell_measured(shapes, arch, layers, notes);
 }

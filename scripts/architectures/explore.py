@@ -23,6 +23,9 @@ MAPPINGS = {
     "s2s": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
     "speech": "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
     "base": "MODEL_MAPPING_NAMES",
+    "masked": "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
+    "image": "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
+    "sequence": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES",
 }
 # Values that no tensor's size depends on.
 IGNORED = re.compile(
@@ -205,6 +208,8 @@ class Type:
             prefixes = tuple(self.included.values())
             tensors = [t for t in tensors if not t[0].startswith(prefixes)]
         flat = {**dict.fromkeys(self.reads), **flatten(config.to_dict())}
+        if self.kind in ("image", "sequence"):
+            flat["num_labels"] = config.num_labels  # files have it as the entries of id2label
         return Probe(over, flat, tensors)
 
 

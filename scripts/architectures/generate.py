@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures model types of transformers: one JSON file a type in a folder, for table.py.
 
-usage: generate.py [--plain] FOLDER KIND [TYPE…]     KIND: causal, vlm, multimodal, s2s, speech, base
+usage: generate.py [--plain] FOLDER KIND [TYPE…]     KIND: causal, vlm, multimodal, s2s, speech, base, masked, image, sequence
 
 --plain measures a type with the class's own values alone, in a second: its rows are exact for these, and told to be
 uncertain for others. Types with a file are left out, unless it is a plain one and this run is not. Needs torch and transformers; each type is a process of its own, forked after the
@@ -29,7 +29,8 @@ transformers.logging.set_verbosity_error()
 
 
 # Seconds of the processor for exploring a type, and half as many for its expressions.
-SECONDS = {"causal": 9, "vlm": 8, "multimodal": 8, "s2s": 8, "speech": 8, "base": 4}
+SECONDS = {"causal": 9, "vlm": 8, "multimodal": 8, "s2s": 8, "speech": 8, "base": 4, "masked": 4, "image": 4,
+           "sequence": 4}
 
 
 def measure(folder, kind, name, plain):

@@ -28,7 +28,8 @@ import re
 import sys
 
 BY_HAND = {"falcon"}  # in architectures_more.txt
-ORDER = ["causal", "vlm", "multimodal", "s2s", "speech", "base"]
+ORDER = ["causal", "vlm", "multimodal", "s2s", "speech", "base", "masked", "image", "sequence"]
+HEADS = {"masked", "image", "sequence"}  # found by their classes alone: a type without a class is its base
 # How many layers of a kind there are by the class: every n-th, or the others. Other rules are not trusted.
 PLAIN_LIST = re.compile(r"^(\w+-)?\(\w+//\d\)(/2)?$")
 # Values that a type could not be tried with, and that are of no tensor.
@@ -179,7 +180,7 @@ def main(folder, bases_file):
             if k != kind or (data["architecture"], type_) in seen:
                 continue
             seen.add((data["architecture"], type_))
-            sections.setdefault(tuple(section(data, bases)), []).append(f"@{data['architecture']} {type_} {kind}")
+            sections.setdefault(tuple(section(data, bases)), []).append(f"@{data['architecture']} {type_} {'head' if kind in HEADS else kind}")
     for type_, base in sorted(bases.items()):
         if base["architecture"] is None:
             sections.setdefault(tuple(section(base, bases)), []).append(f"@- {type_} base")
