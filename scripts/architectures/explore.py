@@ -16,6 +16,8 @@ import torch
 import transformers
 from transformers.models.auto import modeling_auto
 
+from frames import PRESETS
+
 MAPPINGS = {
     "causal": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
     "vlm": "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
@@ -176,6 +178,7 @@ class Type:
         return None
 
     def _nest(self, over):
+        over = {**PRESETS.get(self.name, {}), **over}
         out = {}
         for path in sorted(self.nested, key=len):
             at = out
