@@ -298,18 +298,28 @@ static const struct gc_meta_value *find_other_name(const struct gc_architecture_
     return NULL;
 }
 
-const char *gc_architecture_type_of(const struct gc_architecture_scope *scope, const char *key,
-                                    size_t length)
+static const char *type_at(const struct gc_architecture_scope *scope, const char *key,
+                           size_t length)
 {
-    static const char member[] = ".model_type";
+    static const char member[] = "model_type";
     char name[2 * GC_ARCHITECTURE_KEY_BYTES];
     const size_t before = strlen(scope->prefix);
-    if (before + length + sizeof(member) > sizeof(name))
+    if (before + length + 1 + sizeof(member) > sizeof(name))
         return NULL;
     memcpy(name, scope->prefix, before);
     memcpy(name + before, key, length);
+    if (length > 0)
+        name[before + length++] = '.';
     memcpy(name + before + length, member, sizeof(member));
     return text_of(gc_model_find_meta(scope->model, name));
+}
+
+const char *gc_architecture_type_of(const struct gc_architecture_scope *scope, const char *key,
+                                    size_t length)
+{
+    const char *type = type_at(scope, key, length);
+    const char *outer = type_at(scope, "", 0);
+    return type != NULL && outer != NULL && strcmp(type, outer) == 0 ? NULL : type;
 }
 
 static bool number_of(const struct gc_meta_value *value, double *number)

@@ -65,7 +65,8 @@ const struct gc_meta_value *gc_architecture_find_key(const struct gc_architectur
 /* Whether keys begin with "KEY.". */
 bool gc_architecture_has_object(const struct gc_model *model, const char *start);
 
-/* The type of an object by the configuration; NULL if it is not told. */
+/* The type of an object by the configuration; NULL: the usual, where it is not told or is that of
+ * the whole, as files of Qwen and Idefics have it. */
 const char *gc_architecture_type_of(const struct gc_architecture_scope *scope, const char *key,
                                     size_t length);
 

@@ -19,6 +19,7 @@ struct maker {
     enum gc_dtype dtype;
     enum gc_dtype packed; /* of matrices of layers; GC_DTYPE_NONE: the same */
     bool is_experts_alone;
+    bool is_method_unknown; /* no matrix of a layer is counted */
     struct gc_architecture_row *rows;
     uint32_t row_count;
     uint32_t row_room;
@@ -101,13 +102,13 @@ static void set_storage(struct maker *maker, const struct gc_model *model, struc
             return;
     }
     *is_exact = false;
+    maker->is_method_unknown = maker->packed == GC_DTYPE_NONE;
     gc_notes_add(notes, "weights are quantised (",
-                 gc_text_printable(method->text, length, shown, sizeof(shown)), "): ",
-                 maker->packed != GC_DTYPE_NONE
-                     ? "a lower bound, each matrix of a layer without its scales, in "
-                     : "not computed: counted in ",
-                 gc_dtype_name(maker->packed != GC_DTYPE_NONE ? maker->packed : maker->dtype),
-                 NULL);
+                 gc_text_printable(method->text, length, shown, sizeof(shown)),
+                 "): a lower bound, ",
+                 maker->is_method_unknown ? "without the matrices of layers"
+                                          : "each matrix of a layer without its scales, in ",
+                 maker->is_method_unknown ? "" : gc_dtype_name(maker->packed), NULL);
 }
 
 static bool is_of_experts(const struct gc_architecture_row *row)
@@ -121,10 +122,15 @@ static bool is_of_experts(const struct gc_architecture_row *row)
     return false;
 }
 
+static bool is_matrix_of_layer(const struct gc_architecture_row *row)
+{
+    return row->dtype == GC_DTYPE_NONE && row->dim_count >= 2 &&
+           memchr(row->name, '{', row->name_length) != NULL;
+}
+
 static bool is_packed_row(const struct maker *maker, const struct gc_architecture_row *row)
 {
-    return maker->packed != GC_DTYPE_NONE && row->dtype == GC_DTYPE_NONE && row->dim_count >= 2 &&
-           memchr(row->name, '{', row->name_length) != NULL &&
+    return maker->packed != GC_DTYPE_NONE && is_matrix_of_layer(row) &&
            (!maker->is_experts_alone || is_of_experts(row));
 }
 
@@ -134,6 +140,8 @@ static enum gc_status take_row(struct gc_architecture_visitor *visitor,
                                const struct gc_architecture_row *row)
 {
     struct maker *maker = (struct maker *)visitor;
+    if (maker->is_method_unknown && is_matrix_of_layer(row))
+        return GC_OK;
     if (maker->row_count == maker->row_room) {
         const uint32_t room = maker->row_room == 0 ? 256 : maker->row_room * 2;
         void *rows =

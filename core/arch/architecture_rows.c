@@ -2,9 +2,11 @@
 
 #include "core/io/text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define OBJECTS_MAX 16
+#define DOUBTS_SHOWN 4
 #define PARTS_MAX (GC_ARCHITECTURE_DIMS_MAX + 2)
 #define SHOWN_BYTES 96
 
@@ -29,6 +31,8 @@ struct visit {
     char prefix[GC_ARCHITECTURE_KEY_BYTES]; /* of tensors */
     struct object objects[OBJECTS_MAX];
     unsigned object_count;
+    char doubts[GC_NOTE_BYTES - 80]; /* keys with values that the rows were not measured with */
+    unsigned doubt_count;
 };
 
 static enum gc_status visit_section(const struct gc_architecture_scope *scope,
@@ -124,6 +128,22 @@ static bool lies_in_other(const struct visit *visit, const char *key, size_t len
     return false;
 }
 
+static bool is_as_measured(const struct gc_meta_value *value, const char *text, size_t length)
+{
+    return text[0] == '[' ? is_measured_list(value, text, length)
+                          : is_measured(value, text, length);
+}
+
+static void add_doubt(struct visit *visit, const char *key, size_t length)
+{
+    const size_t used = strlen(visit->doubts);
+    if (visit->doubt_count++ >= DOUBTS_SHOWN)
+        return;
+    const char *between = used > 0 ? ", " : "";
+    (void)snprintf(visit->doubts + used, sizeof(visit->doubts) - used, "%s%s", between,
+                   SHOWN(key, length));
+}
+
 /* A line "!KEY VALUE". */
 static void check_guard(struct visit *visit, const struct gc_architecture_line *line)
 {
@@ -144,29 +164,18 @@ static void check_guard(struct visit *visit, const struct gc_architecture_line *
     if (name[before + length - 1] == '.' && gc_architecture_has_object(visit->scope->model, name))
         return;
     const bool must_be_there = lengths[1] == 1 && parts[1][0] == '*';
-    if (value == NULL ? !must_be_there : must_be_there)
+    if (value == NULL ? !must_be_there
+                      : must_be_there || is_as_measured(value, parts[1], lengths[1]))
         return;
-    if (must_be_there) {
-        *visit->is_exact = false;
-        gc_notes_add(visit->notes, "weights by the configuration are not exact: it has no ",
-                     SHOWN(name, strlen(name)), NULL);
-        return;
-    }
-    const bool same = parts[1][0] == '[' ? is_measured_list(value, parts[1], lengths[1])
-                                         : is_measured(value, parts[1], lengths[1]);
-    if (same)
-        return;
-    *visit->is_exact = false;
-    gc_notes_add(visit->notes, "weights by the configuration are not exact: its ",
-                 SHOWN(name, strlen(name)), " is not ", SHOWN(parts[1], lengths[1]),
-                 ", the one value they are known with", NULL);
+    add_doubt(visit, name, strlen(name));
 }
 
 /* ---- objects ---- */
 
-/* An object that is not there: its class's values are taken, and the outer class may give others.
+/* Whether an object is not there: its class's values are taken, and the outer class may give
+ * others.
  */
-static void check_object(struct visit *visit, const struct object *object)
+static bool is_absent(const struct visit *visit, const struct object *object)
 {
     static const char text[] = "text_config";
     char start[2 * GC_ARCHITECTURE_KEY_BYTES];
@@ -175,15 +184,11 @@ static void check_object(struct visit *visit, const struct object *object)
         (before == 0 && object->key_length == sizeof(text) - 1 &&
          memcmp(object->key, text, sizeof(text) - 1) == 0 &&
          gc_model_find_meta(visit->scope->model, "hidden_size") != NULL))
-        return;
+        return false;
     memcpy(start, visit->scope->prefix, before);
     memcpy(start + before, object->key, object->key_length);
     memcpy(start + before + object->key_length, ".", 2);
-    if (gc_architecture_has_object(visit->scope->model, start))
-        return;
-    *visit->is_exact = false;
-    gc_notes_add(visit->notes, "the configuration has no ", SHOWN(object->key, object->key_length),
-                 ": its weights are those of the class's own values", NULL);
+    return !gc_architecture_has_object(visit->scope->model, start);
 }
 
 static void add_object(struct visit *visit, const struct gc_architecture_line *line)
@@ -201,7 +206,8 @@ static void add_object(struct visit *visit, const struct gc_architecture_line *l
                               .prefix_length = lengths[2],
                               .is_included = line->text[0] == '+'};
     const char *type = gc_architecture_type_of(visit->scope, object->key, object->key_length);
-    check_object(visit, object);
+    if (is_absent(visit, object))
+        add_doubt(visit, object->key, object->key_length);
     if (type == NULL || (strlen(type) == lengths[1] && memcmp(type, parts[1], lengths[1]) == 0))
         return;
     object->is_other = object->is_included = true;
@@ -225,8 +231,7 @@ static enum gc_status visit_object(struct visit *visit, const struct object *obj
     }
     *visit->is_exact = false;
     gc_notes_add(visit->notes, "the weights of ", SHOWN(object->key, object->key_length),
-                 ", of type ", SHOWN(object->type, object->type_length),
-                 is_nowhere ? ", are counted as those of the usual type" : ", are not known", NULL);
+                 ", of type ", SHOWN(object->type, object->type_length), ", are not known", NULL);
     return GC_OK;
 }
 
@@ -295,6 +300,26 @@ static void set_kinds(const struct visit *visit, const char *text, size_t length
         row->kinds = NULL;
 }
 
+static bool has_letter(const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        if ((text[i] >= 'a' && text[i] <= 'z') || (text[i] >= 'A' && text[i] <= 'Z'))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a row holds for values that it was not measured with: its number and its dimensions are
+ * expressions of the configuration's values, not the numbers that were measured. */
+static bool is_certain(const char *const *parts, const size_t *lengths, unsigned count)
+{
+    for (unsigned i = 1; i < count; i++) {
+        if (!has_letter(parts[i], lengths[i]) && !(lengths[i] == 1 && parts[i][0] == '1'))
+            return false;
+    }
+    return true;
+}
+
 static enum gc_status visit_row(struct visit *visit, const struct gc_architecture_line *line)
 {
     const char *parts[PARTS_MAX];
@@ -306,6 +331,8 @@ static enum gc_status visit_row(struct visit *visit, const struct gc_architectur
         if (object->is_other && begins(parts[0], lengths[0], object->prefix, object->prefix_length))
             return GC_OK;
     }
+    if (visit->doubt_count > 0 && !is_certain(parts, lengths, count))
+        return GC_OK;
     set_name(&row, parts[0], lengths[0]);
     row.is_uneven = count > 2 && lengths[2] == 1 && parts[2][0] == '~';
     bool is_known = count >= 2 && evaluate(visit, parts[1], lengths[1], &row.count);
@@ -327,6 +354,19 @@ static enum gc_status visit_row(struct visit *visit, const struct gc_architectur
     return GC_OK;
 }
 
+static void note_doubts(const struct visit *visit)
+{
+    char more[GC_NOTE_NUMBER_BYTES];
+    if (visit->doubt_count == 0)
+        return;
+    *visit->is_exact = false;
+    const bool has_more = visit->doubt_count > DOUBTS_SHOWN;
+    gc_notes_add(visit->notes, "weights are a lower bound: what may depend on ", visit->doubts,
+                 has_more ? " and " : "",
+                 has_more ? gc_note_number(visit->doubt_count - DOUBTS_SHOWN, more) : "",
+                 has_more ? " more" : "", " is not counted", NULL);
+}
+
 static enum gc_status visit_section(const struct gc_architecture_scope *scope,
                                     struct gc_architecture_visitor *visitor, const char *prefix,
                                     struct gc_notes *notes, bool *is_exact)
@@ -340,16 +380,17 @@ static enum gc_status visit_section(const struct gc_architecture_scope *scope,
     while (gc_architecture_next(&lines, &line)) {
         if (line.text[0] == '&' || line.text[0] == '+')
             add_object(&visit, &line);
+        else if (line.text[0] == '!')
+            check_guard(&visit, &line);
     }
+    note_doubts(&visit);
     for (unsigned i = 0; status == GC_OK && i < visit.object_count; i++) {
         if (visit.objects[i].is_included)
             status = visit_object(&visit, &visit.objects[i]);
     }
     lines = scope->lines;
     while (status == GC_OK && gc_architecture_next(&lines, &line)) {
-        if (line.text[0] == '!')
-            check_guard(&visit, &line);
-        else if (strchr("=^~&+>", line.text[0]) == NULL)
+        if (strchr("=^~&+>!", line.text[0]) == NULL)
             status = visit_row(&visit, &line);
     }
     return status;

@@ -324,9 +324,8 @@ static uint64_t hidden_of(const struct frame_names *own)
 
 /* A language model of another type than the class was measured with: that type's rows. */
 static bool enter_object(struct frame_names *own, struct gc_architecture_scope *inner,
-                         const struct gc_model *model, const char *table)
+                         const char *table)
 {
-    char member[GC_ARCHITECTURE_KEY_BYTES];
     size_t length;
     unsigned fit;
     const char *line = find_mark(own->section, "&");
@@ -334,10 +333,7 @@ static bool enter_object(struct frame_names *own, struct gc_architecture_scope *
         return false;
     const char *key = part_of(line, 0, &length) + 1;
     length--;
-    const int written = snprintf(member, sizeof(member), "%.*s.model_type", (int)length, key);
-    if (written < 0 || (size_t)written >= sizeof(member))
-        return false;
-    const char *type = word_of(model, member);
+    const char *type = gc_architecture_type_of(own->scope, key, length);
     if (type == NULL || is_part(line, 1, type))
         return false;
     const char *section = find_section(table, NULL, type, &fit);
@@ -376,7 +372,7 @@ void gc_frames_visit(const struct gc_model *model, const struct gc_frame_table *
         return;
     (void)gc_architecture_find(model, &scope);
     struct frame_names own = {.names = {find_value}, .scope = &scope, .section = lines};
-    (void)enter_object(&own, &inner, model, table->text);
+    (void)enter_object(&own, &inner, table->text);
     section->is_exact = (fit != FIT_BASE || is_headless(class)) && find_mark(lines, "?") == NULL;
     section->hidden = hidden_of(&own);
     if (!visit_rows(&own, table->marks, visitor))

@@ -35,6 +35,8 @@ PLAIN_LIST = re.compile(r"^(\w+-)?\(\w+//\d\)(/2)?$")
 # Values that a type could not be tried with, and that are of no tensor.
 HARMLESS = re.compile(r"(logit_scale|tolerance|eps($|_)|image_grid_pinpoints|label2id|id2label|partial_rotary|"
     r"rotary_|initializer|mambapy|mask_loss|mamba_dt)")
+# Stages whose outputs a backbone gives: of no tensor in a model.
+STAGES = re.compile(r"^out_(features|indices)$")
 # Values that tell the kinds of layers: of no tensor where all kinds have the same.
 KINDS = re.compile(r"^(sliding_window_pattern|global_attn_every_n_layers)$")
 BARE = re.compile(r"#?([A-Za-z_][A-Za-z0-9_.]*)")
@@ -159,6 +161,9 @@ def section(data, bases):
                          if "." in k and not HARMLESS.search(k) and not k.split(".")[1].isdigit()})
     for key, value in sorted(data["guards"].items()):
         has_kinds = any("layer_types" in atom for atom in data["defaults"]) or "layer_types" in data["guards"]
+        has_stages = (data["architecture"] or "Model").endswith("Model") and data["type"] != "efficientloftr"
+        if STAGES.match(key) and has_stages:
+            continue
         if not HARMLESS.search(key) and (has_kinds or not KINDS.match(key)):
             lines += guard_lines(key, value)
     lines += [l for l in rows_of(data) if l not in dropped]
