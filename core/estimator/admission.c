@@ -281,9 +281,11 @@ static void log_lower_bound(const struct gc_admission_state *admission, const st
     char peak[GC_TEXT_SIZE_BYTES];
     const bool is_strict = gc_admission_is_strict(admission->options->gate);
     gc_log_write(log, is_strict ? GC_LOG_ERROR : GC_LOG_WARN,
-                 "%s needs at least %s, which fits; parts of the model are unknown%s: see gpucache "
+                 "%s needs %s %s, which fits; parts of the model are unknown%s: see gpucache "
                  "estimate",
-                 shown(admission, text), gc_text_size(admission->estimate.total.peak_bytes, peak),
+                 shown(admission, text),
+                 admission->estimate.approximate_parts != 0 ? "about" : "at least",
+                 gc_text_size(admission->estimate.total.peak_bytes, peak),
                  is_strict ? ", and a strict gate takes no lower bound" : "");
 }
 

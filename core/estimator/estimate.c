@@ -241,26 +241,27 @@ bool gc_estimator_has_kinds(const struct gc_estimator *estimator)
 struct unknown_rule {
     enum gc_unknown unknown;
     unsigned parts;
+    bool is_approximate; /* something was assumed: the truth may be less */
     const char *note;
 };
 
 static const struct unknown_rule unknown_rules[] = {
-    {GC_UNKNOWN_LAYERS, WORK_PARTS | BIT(GC_ESTIMATE_state),
+    {GC_UNKNOWN_LAYERS, WORK_PARTS | BIT(GC_ESTIMATE_state), false,
      "the number of layers is unknown: KV cache, state and activations are not counted"},
-    {GC_UNKNOWN_KV, BIT(GC_ESTIMATE_kv_cache),
+    {GC_UNKNOWN_KV, BIT(GC_ESTIMATE_kv_cache), false,
      "keys and values of some layers are unknown: the KV cache is a lower bound"},
-    {GC_UNKNOWN_KEPT, BIT(GC_ESTIMATE_kv_cache),
-     "how much some layers keep is unknown: the KV cache is a lower bound"},
-    {GC_UNKNOWN_SIZES, BIT(GC_ESTIMATE_state),
+    {GC_UNKNOWN_KEPT, BIT(GC_ESTIMATE_kv_cache), true,
+     "how much some layers keep is unknown: the KV cache is approximate"},
+    {GC_UNKNOWN_SIZES, BIT(GC_ESTIMATE_state), false,
      "the size of the layers' state is unknown: state is a lower bound"},
-    {GC_UNKNOWN_STATE, BIT(GC_ESTIMATE_state),
-     "the size of the layers' state is unknown: state is a lower bound"},
-    {GC_UNKNOWN_WIDTHS, BIT(GC_ESTIMATE_activation) | BIT(GC_ESTIMATE_attention_workspace),
-     "widths of the layers are unknown: activations are a lower bound"},
-    {GC_UNKNOWN_VOCAB, BIT(GC_ESTIMATE_activation),
+    {GC_UNKNOWN_STATE, BIT(GC_ESTIMATE_state), true,
+     "the size of the layers' state is unknown: state is approximate"},
+    {GC_UNKNOWN_WIDTHS, BIT(GC_ESTIMATE_activation) | BIT(GC_ESTIMATE_attention_workspace), true,
+     "widths of the layers are unknown: activations are approximate"},
+    {GC_UNKNOWN_VOCAB, BIT(GC_ESTIMATE_activation), false,
      "the size of the vocabulary is unknown: logits are not counted"},
-    {GC_UNKNOWN_KINDS, WORK_PARTS | BIT(GC_ESTIMATE_state), NULL},
-    {GC_UNKNOWN_ENCODER, WORK_PARTS, NULL},
+    {GC_UNKNOWN_KINDS, WORK_PARTS | BIT(GC_ESTIMATE_state), false, NULL},
+    {GC_UNKNOWN_ENCODER, WORK_PARTS, true, NULL},
 };
 
 /* Activations by the places of the class do not need the layers. */
@@ -279,14 +280,15 @@ static void note_frames(const struct gc_estimator *estimator, struct gc_estimate
     if (estimator->is_gguf || estimator->frames.is_exact)
         return;
     estimate->unknown_parts |= BIT(GC_ESTIMATE_activation);
+    estimate->approximate_parts |= BIT(GC_ESTIMATE_activation);
     if (estimator->frames.count > 0)
         gc_notes_add(
             &estimate->notes, "activations of ", type,
-            " are measured without this class's own part, or were more in some cases: a lower bound",
+            " are measured without this class's own part, or were other in some cases: approximate",
             NULL);
     else
         gc_notes_add(&estimate->notes, "activations of ", type,
-                     " have not been measured: a general formula's, a lower bound", NULL);
+                     " have not been measured: a general formula's, approximate", NULL);
 }
 
 static void add_unknown(const struct gc_estimator *estimator,
@@ -300,6 +302,8 @@ static void add_unknown(const struct gc_estimator *estimator,
             continue;
         const unsigned parts = rule->parts & ~known;
         estimate->unknown_parts |= parts;
+        if (rule->is_approximate)
+            estimate->approximate_parts |= parts;
         if (rule->note != NULL && parts != 0)
             gc_notes_add(&estimate->notes, rule->note, NULL);
     }

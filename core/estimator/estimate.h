@@ -3,8 +3,8 @@
  * An estimator is made once for a model and run many times. A run is one pass over the layers and
  * allocates nothing; for an ONNX graph it plans the graph's memory. Weights, KV cache and states
  * are exact for known parts; activations, inputs and overhead follow the rules in formulas.h. An
- * unknown part is a bit in `unknown_parts` and a note, and the figure is then a lower bound. All
- * arithmetic is checked.
+ * unknown part is a bit in `unknown_parts` and a note, and the figure is then a lower bound, or
+ * approximate where something was assumed. All arithmetic is checked.
  *
  * Thread-safe with a result per thread; an ONNX graph's estimator may be run by one thread at a
  * time. Needs no device. */
@@ -64,7 +64,8 @@ struct gc_estimate {
     struct gc_estimate_sizes total; /* of all devices */
     struct gc_estimate_sizes devices[GC_ESTIMATE_DEVICE_MAX];
     uint32_t device_count;
-    unsigned unknown_parts;           /* bit i: part i is a lower bound */
+    unsigned unknown_parts;           /* bit i: part i is not wholly known: a lower bound */
+    unsigned approximate_parts;       /* those of them that may be less as well */
     uint32_t coverage_thousandths;    /* fraction of the parts of a run that is known */
     enum gc_estimate_part overflowed; /* where GC_OVERFLOW happened; else unspecified */
     uint64_t batch;

@@ -100,15 +100,21 @@ static void put_suggestions(struct gc_json *json, const struct gc_suggestions *s
 #undef GC_SUGGESTION
 }
 
-static void put_unknown(struct gc_json *json, const struct gc_estimate *estimate)
+static void put_parts(struct gc_json *json, const char *key, unsigned parts)
 {
-    gc_json_write_fixed(json, "coverage", estimate->coverage_thousandths, 3);
-    gc_json_open_array(json, "lower_bounds", GC_JSON_LINE);
+    gc_json_open_array(json, key, GC_JSON_LINE);
     for (unsigned part = 0; part < GC_ESTIMATE_PART_COUNT; part++) {
-        if ((estimate->unknown_parts >> part & 1) != 0)
+        if ((parts >> part & 1) != 0)
             gc_json_string(json, gc_estimate_part_key((enum gc_estimate_part)part));
     }
     gc_json_end_array(json);
+}
+
+static void put_unknown(struct gc_json *json, const struct gc_estimate *estimate)
+{
+    gc_json_write_fixed(json, "coverage", estimate->coverage_thousandths, 3);
+    put_parts(json, "lower_bounds", estimate->unknown_parts);
+    put_parts(json, "approximate", estimate->approximate_parts);
 }
 
 static void put_devices(struct gc_json *json, const struct gc_answer *answer)
@@ -311,11 +317,20 @@ static void write_bytes(struct gc_writer *out, uint64_t bytes)
     gc_writer_right(out, BYTES_COLUMN, NUMBER(bytes));
 }
 
-static void write_row(struct gc_writer *out, const char *label, uint64_t bytes, bool at_least)
+/* What a figure with these parts is. */
+static const char *certainty_of(const struct gc_estimate *estimate, unsigned parts)
+{
+    if ((estimate->approximate_parts & parts) != 0)
+        return "  about";
+    return (estimate->unknown_parts & parts) != 0 ? "  at least" : "";
+}
+
+static void write_row(struct gc_writer *out, const char *label, uint64_t bytes,
+                      const char *certainty)
 {
     gc_writer_print(out, "  %s", label);
     write_bytes(out, bytes);
-    gc_writer_print(out, "%s\n", at_least ? "  at least" : "");
+    gc_writer_print(out, "%s\n", certainty);
 }
 
 static void write_phases(struct gc_writer *out, const struct gc_estimate *estimate)
@@ -324,25 +339,23 @@ static void write_phases(struct gc_writer *out, const struct gc_estimate *estima
     if (!gc_training_is_asked(&estimate->training))
         return;
     write_row(out, is_one ? "  forward and backward" : "  passes, each device",
-              estimate->backward_bytes, false);
-    write_row(out, is_one ? "  optimiser's step" : "  step, each device", estimate->step_bytes,
-              false);
+              estimate->backward_bytes, "");
+    write_row(out, is_one ? "  optimiser's step" : "  step, each device", estimate->step_bytes, "");
 }
 
 static void write_parts(struct gc_writer *out, const struct gc_estimate *estimate)
 {
     for (unsigned part = 0; part < GC_ESTIMATE_PART_COUNT; part++) {
-        const bool at_least = (estimate->unknown_parts >> part & 1) != 0;
-        if (estimate->total.parts[part] > 0 || at_least)
+        if (estimate->total.parts[part] > 0 || (estimate->unknown_parts >> part & 1) != 0)
             write_row(out, gc_estimate_part_label((enum gc_estimate_part)part),
-                      estimate->total.parts[part], at_least);
+                      estimate->total.parts[part], certainty_of(estimate, 1U << part));
     }
     if (graph_bytes(estimate) > 0)
-        write_row(out, "  CUDA graphs, by rule", graph_bytes(estimate), false);
-    write_row(out, "peak", estimate->total.peak_bytes, estimate->unknown_parts != 0);
+        write_row(out, "  CUDA graphs, by rule", graph_bytes(estimate), "");
+    write_row(out, "peak", estimate->total.peak_bytes, certainty_of(estimate, ~0U));
     write_phases(out, estimate);
     if (estimate->host_weight_bytes > 0)
-        write_row(out, "weights in host memory", estimate->host_weight_bytes, false);
+        write_row(out, "weights in host memory", estimate->host_weight_bytes, "");
 }
 
 static void write_devices(struct gc_writer *out, const struct gc_answer *answer)
@@ -425,9 +438,9 @@ static void write_fit(struct gc_writer *out, const struct gc_answer *answer)
         return;
     }
     if (fit->budget_bytes != GC_ESTIMATE_NO_BUDGET)
-        write_row(out, "budget", fit->budget_bytes, false);
+        write_row(out, "budget", fit->budget_bytes, "");
     if (fit->usable_bytes < fit->budget_bytes)
-        write_row(out, "of it usable", fit->usable_bytes, false);
+        write_row(out, "of it usable", fit->usable_bytes, "");
     write_blocks(out, answer->estimate);
     if (fit->fits) {
         gc_writer_text(out, fit->lower_bound ? "\nThe known parts fit.\n" : "\nIt fits.\n");
@@ -473,7 +486,8 @@ void gc_present_head(struct gc_writer *out)
 void gc_present_foot(struct gc_writer *out)
 {
     gc_writer_text(
-        out, "\n+ at least: parts of the model are unknown; an estimate of it alone lists them\n");
+        out,
+        "\n+ parts are unknown (at least, or about): an estimate of it alone lists them\n");
 }
 
 void gc_present_line(struct gc_writer *out, const struct gc_answer *answer)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The cache of every model type of transformers that could be measured (caches.py), against the estimate: equal, or told as
-a lower bound, never silently wrong; with the configuration as its class writes it, and without the words for each layer, as
+a lower bound that is none above it, or as approximate, never silently wrong; with the configuration as its class writes it, and without the words for each layer, as
 older files are; and by the configuration alone, whole and with the values alone that differ from the class's own.
 docs/architectures.md and core/arch/arch_measured.def have the result by type; they have to be as this program writes them.
 
@@ -67,9 +67,10 @@ def answer_of(path, work, wanted):
     got = answer["kv_cache_bytes"] + answer["state_bytes"]
     if abs(got - wanted) <= NEAR * wanted:
         return "exact"
-    if {"kv_cache_bytes", "state_bytes"} & set(answer["lower_bounds"]):
+    told = {"kv_cache_bytes", "state_bytes"} & set(answer["lower_bounds"])
+    if told and (got < wanted or told & set(answer["approximate"])):
         return "bound"
-    return f"{work}: {got}, measured {wanted}"
+    return f"{work}: {'at least ' if told else ''}{got}, measured {wanted}"
 
 
 def check(base, number, config, row):
@@ -151,11 +152,11 @@ def document(rows, types, unknown):
          [name for name, exact in types.items() if exact and name in cached]),
         ("Exact, without a cache", "Encoders and models for other tasks: nothing is kept, and nothing is counted.",
          [name for name, exact in types.items() if exact and name not in cached]),
-        ("Bounded", "The measured cache differs in some configurations; the output says so, and the cache is a lower bound.",
+        ("Bounded", "The measured cache differs in some configurations; the output says so, and the cache is approximate.",
          [name for name, exact in types.items() if not exact]),
         ("Unknown", "Not measured: they need inputs other than tokens, or do not run without data. Their layers are read by the "
          "same rules; the output says that they were not measured, and where their tensors do not show keys and values the "
-         "cache is a lower bound.", [name for name in unknown if name not in types]))
+         "cache is approximate.", [name for name in unknown if name not in types]))
     text = ("# Architectures\n\nThe model types of transformers by their caches: keys, values and states, measured with "
             "`tests/model/caches.py` on torch's meta\ndevice and held against the estimate; a few are held against published "
             "formulas (`tests/model/architectures.json`).\n`tests/model/test_caches.py --write` makes this page; the test fails "
