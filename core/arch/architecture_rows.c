@@ -215,6 +215,32 @@ static void add_object(struct visit *visit, const struct gc_architecture_line *l
     object->type_length = strlen(type);
 }
 
+/* Whether the outer class gives the object absent values that are not those of its type: those that
+ * the outer rows do not need are unknown. */
+static bool has_own_values(const struct visit *visit, const struct object *object,
+                           const struct gc_architecture_scope *inner)
+{
+    struct gc_architecture_lines lines = visit->scope->lines;
+    struct gc_architecture_line line;
+    while (gc_architecture_next(&lines, &line)) {
+        const char *parts[PARTS_MAX];
+        size_t lengths[PARTS_MAX];
+        double outer_value;
+        double inner_value;
+        const size_t start = object->key_length + 2; /* "=KEY." */
+        (void)split(&line, parts, lengths);
+        if (line.text[0] == '=' && lengths[0] > start && line.text[start - 1] == '.' &&
+            memcmp(line.text + 1, object->key, object->key_length) == 0 &&
+            gc_expression_evaluate(line.text + 1, lengths[0] - 1, &visit->scope->names,
+                                   &outer_value) == GC_OK &&
+            gc_expression_evaluate(line.text + start, lengths[0] - start, &inner->names,
+                                   &inner_value) == GC_OK &&
+            outer_value != inner_value)
+            return true;
+    }
+    return false;
+}
+
 static enum gc_status visit_object(struct visit *visit, const struct object *object)
 {
     struct gc_architecture_scope inner;
@@ -223,7 +249,8 @@ static enum gc_status visit_object(struct visit *visit, const struct object *obj
     const bool is_nowhere = object->prefix_length == 1 && object->prefix[0] == '-';
     if (!is_nowhere && before + object->prefix_length < sizeof(prefix) &&
         gc_architecture_find_base(visit->scope, object->type, object->type_length, object->key,
-                                  object->key_length, &inner)) {
+                                  object->key_length, &inner) &&
+        !has_own_values(visit, object, &inner)) {
         memcpy(prefix, visit->prefix, before);
         memcpy(prefix + before, object->prefix, object->prefix_length);
         prefix[before + object->prefix_length] = '\0';
