@@ -66,7 +66,7 @@ enum gc_status gc_solve_placement(struct gc_region *region,
 
 /* The validator, independent of the solver. GC_INVALID_ARGUMENT: *fault names the first two buffers
  * that overlap, or a misplaced buffer twice. *peak_bytes is the actual peak of the offsets. O(n log
- * n). Memory comes from `region`. NULL offsets: checks only the fixed ones. */
+ * n). Memory is within `region`'s limit, and freed. NULL offsets: checks only the fixed ones. */
 struct gc_placement_fault {
     uint32_t first;
     uint32_t second;

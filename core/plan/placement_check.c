@@ -233,28 +233,37 @@ static bool sweep(struct checker *checker)
     return true;
 }
 
+static enum gc_status check(struct checker *checker, struct gc_region *region, uint64_t *peak_bytes)
+{
+    const uint64_t bytes = checker->problem->count * sizeof(uint32_t);
+    checker->by_offset = gc_region_alloc(region, bytes);
+    checker->ranks = gc_region_alloc(region, bytes);
+    checker->by_lower = gc_region_alloc(region, bytes);
+    checker->by_upper = gc_region_alloc(region, bytes);
+    if (checker->by_offset == NULL || checker->ranks == NULL || checker->by_lower == NULL ||
+        checker->by_upper == NULL || !live_init(&checker->live, region, checker->problem->count))
+        return GC_NO_HOST_MEMORY;
+    if (!gather(checker, peak_bytes))
+        return GC_INVALID_ARGUMENT;
+    sort(checker, checker->by_offset, offset_before);
+    sort(checker, checker->by_lower, lower_before);
+    sort(checker, checker->by_upper, upper_before);
+    for (uint32_t i = 0; i < checker->count; i++)
+        checker->ranks[checker->by_offset[i]] = i;
+    return sweep(checker) ? GC_OK : GC_INVALID_ARGUMENT;
+}
+
 enum gc_status gc_placement_check(struct gc_region *region,
                                   const struct gc_placement_problem *problem,
                                   const uint64_t *offsets, uint64_t *peak_bytes,
                                   struct gc_placement_fault *fault)
 {
-    const uint64_t bytes = problem->count * sizeof(uint32_t);
     struct checker checker = {.problem = problem, .offsets = offsets, .fault = fault};
+    struct gc_region scratch;
     *peak_bytes = 0;
     *fault = (struct gc_placement_fault){0};
-    checker.by_offset = gc_region_alloc(region, bytes);
-    checker.ranks = gc_region_alloc(region, bytes);
-    checker.by_lower = gc_region_alloc(region, bytes);
-    checker.by_upper = gc_region_alloc(region, bytes);
-    if (checker.by_offset == NULL || checker.ranks == NULL || checker.by_lower == NULL ||
-        checker.by_upper == NULL || !live_init(&checker.live, region, problem->count))
-        return GC_NO_HOST_MEMORY;
-    if (!gather(&checker, peak_bytes))
-        return GC_INVALID_ARGUMENT;
-    sort(&checker, checker.by_offset, offset_before);
-    sort(&checker, checker.by_lower, lower_before);
-    sort(&checker, checker.by_upper, upper_before);
-    for (uint32_t i = 0; i < checker.count; i++)
-        checker.ranks[checker.by_offset[i]] = i;
-    return sweep(&checker) ? GC_OK : GC_INVALID_ARGUMENT;
+    gc_region_init(&scratch, gc_sub_or_zero_u64(region->bytes_max, gc_region_bytes(region)));
+    const enum gc_status status = check(&checker, &scratch, peak_bytes);
+    gc_region_fini(&scratch);
+    return status;
 }

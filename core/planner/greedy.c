@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define ROOM_LOG2_MIN 2
+#define ROOM_LOG2_MIN 0
 #define BLOCK_SPANS 4096U
 #define NODES_MAX 128 /* two paths up a tree of 2^32 leaves, and their children */
 
@@ -29,64 +29,53 @@ struct nodes {
     unsigned above_count;
 };
 
-static uint32_t leaves_for(uint32_t section_count)
-{
-    uint32_t leaf_count = 1;
-    while (leaf_count < section_count)
-        leaf_count *= 2;
-    return leaf_count;
-}
-
 static bool index_init(struct gc_place_index *index, struct gc_region *region,
                        uint32_t section_count)
 {
-    *index = (struct gc_place_index){.region = region, .leaf_count = leaves_for(section_count)};
-    const uint64_t bytes = 2 * (uint64_t)index->leaf_count * sizeof(struct gc_place_set);
-    index->cover = gc_region_alloc(region, bytes);
-    index->touch = gc_region_alloc(region, bytes);
+    *index = (struct gc_place_index){.region = region, .leaf_count = section_count};
+    index->cover = gc_region_alloc(region, section_count * sizeof(struct gc_place_set));
+    index->touch =
+        gc_region_alloc(region, 2 * (uint64_t)section_count * sizeof(struct gc_place_set));
     return index->cover != NULL && index->touch != NULL;
 }
 
 static void index_clear(struct gc_place_index *index, uint32_t section_count)
 {
-    index->leaf_count = leaves_for(section_count);
-    const uint64_t bytes = 2 * (uint64_t)index->leaf_count * sizeof(struct gc_place_set);
-    memset(index->cover, 0, bytes);
-    memset(index->touch, 0, bytes);
+    index->leaf_count = section_count;
+    memset(index->cover, 0, section_count * sizeof(struct gc_place_set));
+    memset(index->touch, 0, 2 * (uint64_t)section_count * sizeof(struct gc_place_set));
     memset(index->free, 0, sizeof(index->free));
     for (struct gc_place_block *block = index->blocks; block != NULL; block = block->next)
         block->used = 0;
     index->block = index->blocks;
 }
 
-static bool is_within(const struct gc_place_index *index, uint32_t node, unsigned height,
-                      uint32_t first, uint32_t last)
-{
-    const uint32_t begin = (node << height) - index->leaf_count;
-    return begin >= first && begin + (1U << height) - 1 <= last;
-}
-
 static void find_nodes(const struct gc_place_index *index, uint32_t first, uint32_t last,
                        struct nodes *nodes)
 {
     uint32_t left = first + index->leaf_count;
-    uint32_t right = last + index->leaf_count;
+    uint32_t right = last + index->leaf_count + 1;
+    uint32_t low = 0; /* the lowest of the nodes at either end: all ancestors are theirs */
+    uint32_t high = 0;
     nodes->whole_count = 0;
     nodes->above_count = 0;
-    for (unsigned height = 1; left >> height > 0; height++) {
-        const uint32_t low = left >> height;
-        const uint32_t high = right >> height;
-        if (!is_within(index, low, height, first, last))
-            nodes->above[nodes->above_count++] = low;
-        if (high != low && !is_within(index, high, height, first, last))
-            nodes->above[nodes->above_count++] = high;
-    }
-    for (right++; left < right; left /= 2, right /= 2) {
-        if ((left & 1) != 0)
+    for (; left < right; left /= 2, right /= 2) {
+        if ((left & 1) != 0) {
+            low = low == 0 ? left : low;
             nodes->whole[nodes->whole_count++] = left++;
-        if ((right & 1) != 0)
+        }
+        if ((right & 1) != 0) {
             nodes->whole[nodes->whole_count++] = --right;
+            high = high == 0 ? right : high;
+        }
     }
+    for (low /= 2, high /= 2; low != high;) {
+        uint32_t *deeper = low > high ? &low : &high;
+        nodes->above[nodes->above_count++] = *deeper;
+        *deeper /= 2;
+    }
+    for (; low > 0; low /= 2)
+        nodes->above[nodes->above_count++] = low;
 }
 
 /* The first span that ends above `offset`. A branchless binary search: its steps are unpredictable.
@@ -216,10 +205,10 @@ static bool index_add(struct gc_place_index *index, uint32_t first, uint32_t las
     struct nodes nodes;
     find_nodes(index, first, last, &nodes);
     for (unsigned i = 0; i < nodes.whole_count; i++) {
-        struct gc_place_set *cover = &index->cover[nodes.whole[i]];
-        struct gc_place_set *touch = &index->touch[nodes.whole[i]];
-        if (!add_span(index, cover, offset, offset + bytes) ||
-            !add_span(index, touch, offset, offset + bytes))
+        const uint32_t node = nodes.whole[i];
+        const bool is_leaf = node >= index->leaf_count;
+        if (!add_span(index, &index->touch[node], offset, offset + bytes) ||
+            (!is_leaf && !add_span(index, &index->cover[node], offset, offset + bytes)))
             return false;
     }
     for (unsigned i = 0; i < nodes.above_count; i++)

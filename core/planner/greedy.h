@@ -32,9 +32,9 @@ struct gc_place_set {
 
 struct gc_place_index {
     struct gc_region *region;
-    struct gc_place_set *cover; /* node 1 is the root, n has 2n and 2n + 1 */
+    struct gc_place_set *cover; /* node 1 is the root, n has 2n and 2n + 1; of a leaf it is touch */
     struct gc_place_set *touch;
-    uint32_t leaf_count;                                /* a power of two */
+    uint32_t leaf_count;                                /* sections; the leaves come last */
     struct gc_place_span *free[GC_PLACE_ROOM_LOG2_MAX]; /* outgrown arrays, for reuse */
     struct gc_place_block *blocks;
     struct gc_place_block *block; /* the one in use */
