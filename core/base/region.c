@@ -9,6 +9,7 @@
 #define ALIGNMENT 16
 #define CHUNK_BYTES_MIN GC_KIB(64)
 #define CHUNK_BYTES_MAX GC_MIB(2)
+#define LARGE_DIVISOR 8 /* a request above this fraction (1/n) of a chunk is large */
 
 /* The head of a chunk, inside the chunk; `used` and `bytes` include it. */
 struct gc_region_chunk {
@@ -50,14 +51,16 @@ static void populate(void *memory, uint64_t bytes)
 #endif
 }
 
-/* Adds a chunk for at least `bytes`, as large as all earlier ones together, within bounds. */
+/* Adds a chunk for at least `bytes`, as large as all earlier ones together, within bounds. A large
+ * request gets a chunk of its own, behind the first one if that has more room: no end is lost. */
 static struct gc_region_chunk *add_chunk(struct gc_region *region, uint64_t bytes)
 {
     const uint64_t held = gc_host_mem_bytes(&region->host);
     uint64_t want = gc_min_u64(gc_max_u64(held, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX);
     if (!gc_add_u64(bytes, HEAD_BYTES, &bytes))
         return NULL;
-    want = gc_max_u64(want, bytes);
+    const bool is_large = bytes > want / LARGE_DIVISOR;
+    want = is_large ? bytes : want;
     if (!gc_round_up_u64(want, GC_KIB(4), &want))
         return NULL;
     if (held > region->bytes_max || want > region->bytes_max - held) {
@@ -68,8 +71,15 @@ static struct gc_region_chunk *add_chunk(struct gc_region *region, uint64_t byte
     if (chunk == NULL)
         return NULL;
     populate(chunk, gc_min_u64(want, CHUNK_BYTES_MAX));
-    *chunk = (struct gc_region_chunk){.next = region->chunks, .bytes = want, .used = HEAD_BYTES};
-    region->chunks = chunk;
+    struct gc_region_chunk *first = region->chunks;
+    *chunk = (struct gc_region_chunk){.bytes = want, .used = HEAD_BYTES};
+    if (is_large && first != NULL && first->bytes - first->used > want - bytes) {
+        chunk->next = first->next;
+        first->next = chunk;
+    } else {
+        chunk->next = first;
+        region->chunks = chunk;
+    }
     return chunk;
 }
 

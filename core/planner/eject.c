@@ -18,12 +18,13 @@ struct gc_place_eject {
     struct gc_place_sorter *sorter;
     uint32_t *by_first;      /* items by first section */
     uint32_t *section_begin; /* of by_first; section_count + 1 of them */
-    uint32_t *reach;         /* the highest last section: a tree over by_first, the root at 1 */
+    uint32_t *reach;         /* the highest last section: a tree over by_first, the root at 1, its
+                                leaves left out */
     uint64_t *offsets;       /* of the placement in work; OUT: the item is out */
     uint32_t *out;           /* a stack of the items that are out */
     uint32_t *failures;      /* how often an item found no gap */
     uint32_t *neighbours;    /* scratch: placed ones of an item, by offset */
-    uint32_t *by_end;        /* the same by end */
+    uint32_t *by_end;        /* the same by end; in greedy's order, which it overwrites */
 
     uint32_t neighbour_count;
     uint32_t out_count;
@@ -43,6 +44,14 @@ static uint64_t next_random(struct gc_place_eject *eject)
 
 /* ---- items by time ---- */
 
+static uint32_t reach_of(const struct gc_place_eject *eject, uint32_t node)
+{
+    const struct gc_place_component *component = eject->component;
+    return node < component->count
+               ? eject->reach[node]
+               : component->items[eject->by_first[node - component->count]].last;
+}
+
 static void index_items(struct gc_place_eject *eject)
 {
     const struct gc_place_component *component = eject->component;
@@ -55,11 +64,9 @@ static void index_items(struct gc_place_eject *eject)
     gc_order_sort(eject->sorter, eject->by_first, count);
     for (uint32_t s = 0; s < component->section_count; s++)
         eject->section_begin[s + 1] += eject->section_begin[s];
-    for (uint32_t n = 0; n < count; n++)
-        eject->reach[count + n] = component->items[eject->by_first[n]].last;
     for (uint32_t node = count; node-- > 1;) {
-        const uint32_t left = eject->reach[2 * (uint64_t)node];
-        const uint32_t right = eject->reach[2 * (uint64_t)node + 1];
+        const uint32_t left = reach_of(eject, 2 * node);
+        const uint32_t right = reach_of(eject, 2 * node + 1);
         eject->reach[node] = left > right ? left : right;
     }
 }
@@ -90,7 +97,7 @@ static void gather(struct gc_place_eject *eject, const struct gc_place_item *ite
     }
     while (depth > 0) {
         const uint32_t node = stack[--depth];
-        if (eject->reach[node] < item->first)
+        if (reach_of(eject, node) < item->first)
             continue;
         if (node >= leaves) {
             add_neighbour(eject, eject->by_first[node - leaves]);
@@ -288,19 +295,18 @@ struct gc_place_eject *gc_eject_create(struct gc_place_greedy *greedy)
         .by_first = gc_region_alloc(region, count * sizeof(uint32_t)),
         .section_begin =
             gc_region_alloc(region, (component->section_count + UINT64_C(1)) * sizeof(uint32_t)),
-        .reach = gc_region_alloc(region, 2 * count * sizeof(uint32_t)),
+        .reach = gc_region_alloc(region, count * sizeof(uint32_t)),
         .offsets = greedy->offsets,
         .out = gc_region_alloc(region, count * sizeof(uint32_t)),
         .failures = gc_region_alloc(region, count * sizeof(uint32_t)),
         .neighbours = gc_region_alloc(region, count * sizeof(uint32_t)),
-        .by_end = gc_region_alloc(region, count * sizeof(uint32_t)),
+        .by_end = greedy->order,
         .part = PART_MIN,
         .patience = PATIENCE_MIN,
         .random = gc_mix_u64(greedy->run->options->seed + 1),
     };
     if (eject->by_first == NULL || eject->section_begin == NULL || eject->reach == NULL ||
-        eject->out == NULL || eject->failures == NULL || eject->neighbours == NULL ||
-        eject->by_end == NULL)
+        eject->out == NULL || eject->failures == NULL || eject->neighbours == NULL)
         return NULL;
     for (uint32_t i = 0; i < component->count; i++)
         most = gc_max_u64(most, component->items[i].bytes);

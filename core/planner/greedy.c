@@ -78,6 +78,22 @@ static void find_nodes(const struct gc_place_index *index, uint32_t first, uint3
         nodes->above[nodes->above_count++] = low;
 }
 
+static uint64_t begin_of(const struct gc_place_span *span)
+{
+    return (uint64_t)span->begin_high << 32 | span->begin_low;
+}
+
+static uint64_t end_of(const struct gc_place_span *span)
+{
+    return (uint64_t)span->end_high << 32 | span->end_low;
+}
+
+static struct gc_place_span make_span(uint64_t begin, uint64_t end)
+{
+    return (struct gc_place_span){(uint32_t)begin, (uint32_t)end, (uint16_t)(begin >> 32),
+                                  (uint16_t)(end >> 32)};
+}
+
 /* The first span that ends above `offset`. A branchless binary search: its steps are unpredictable.
  */
 static uint32_t find_span(const struct gc_place_set *set, uint64_t offset)
@@ -86,10 +102,10 @@ static uint32_t find_span(const struct gc_place_set *set, uint64_t offset)
     uint32_t left = set->count;
     while (left > 1) {
         const uint32_t half = left / 2;
-        first += (uint32_t)(set->spans[first + half - 1].end <= offset) * half;
+        first += (uint32_t)(end_of(&set->spans[first + half - 1]) <= offset) * half;
         left -= half;
     }
-    return first + (uint32_t)(left == 1 && set->spans[first].end <= offset);
+    return first + (uint32_t)(left == 1 && end_of(&set->spans[first]) <= offset);
 }
 
 /* The lowest place from `offset` on in one set. */
@@ -97,9 +113,9 @@ static uint64_t find_gap(const struct gc_place_set *set, uint64_t offset, uint64
                          uint64_t alignment)
 {
     for (uint32_t i = find_span(set, offset); i < set->count; i++) {
-        if (offset + bytes <= set->spans[i].begin)
+        if (offset + bytes <= begin_of(&set->spans[i]))
             break;
-        offset = gc_place_align(set->spans[i].end, alignment);
+        offset = gc_place_align(end_of(&set->spans[i]), alignment);
     }
     return offset;
 }
@@ -178,11 +194,9 @@ static bool add_span(struct gc_place_index *index, struct gc_place_set *set, uin
 {
     uint32_t from = begin == 0 ? 0 : find_span(set, begin - 1);
     uint32_t to = from;
-    for (; to < set->count && set->spans[to].begin <= end; to++) {
-        if (set->spans[to].begin < begin)
-            begin = set->spans[to].begin;
-        if (set->spans[to].end > end)
-            end = set->spans[to].end;
+    for (; to < set->count && begin_of(&set->spans[to]) <= end; to++) {
+        begin = gc_min_u64(begin, begin_of(&set->spans[to]));
+        end = gc_max_u64(end, end_of(&set->spans[to]));
     }
     if (to == from) {
         const bool is_full = set->count == 0 || set->count == 1U << set->room_log2;
@@ -195,7 +209,7 @@ static bool add_span(struct gc_place_index *index, struct gc_place_set *set, uin
         memmove(set->spans + from + 1, set->spans + to, (set->count - to) * sizeof(set->spans[0]));
         set->count -= to - from - 1;
     }
-    set->spans[from] = (struct gc_place_span){begin, end};
+    set->spans[from] = make_span(begin, end);
     return true;
 }
 
@@ -251,6 +265,10 @@ static bool place_fixed(struct gc_place_greedy *greedy, uint64_t *peak)
         const struct gc_place_item *item = &component->items[i];
         if (item->fixed == GC_PLACEMENT_FREE)
             continue;
+        if (item->fixed + item->bytes > GC_PLACE_SPAN_MAX) {
+            *peak = UINT64_MAX;
+            return true;
+        }
         greedy->offsets[i] = item->fixed;
         *peak = gc_max_u64(*peak, gc_place_end(item, item->fixed));
         if (!index_add(&greedy->index, item->first, item->last, item->fixed, item->bytes))
@@ -277,6 +295,8 @@ enum gc_status gc_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit, ui
             continue;
         const uint64_t offset =
             index_find(&greedy->index, item->first, item->last, item->bytes, item->alignment);
+        if (offset + item->bytes > GC_PLACE_SPAN_MAX)
+            break;
         greedy->offsets[i] = offset;
         *peak = gc_max_u64(*peak, gc_place_end(item, offset));
         if (!index_add(&greedy->index, item->first, item->last, offset, item->bytes))

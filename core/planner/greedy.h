@@ -17,10 +17,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Two addresses of 48 bits: the spans are most of the solver's memory. */
 struct gc_place_span {
-    uint64_t begin;
-    uint64_t end;
+    uint32_t begin_low;
+    uint32_t end_low;
+    uint16_t begin_high;
+    uint16_t end_high;
 };
+
+#define GC_PLACE_SPAN_MAX ((UINT64_C(1) << 48) - 1)
 
 struct gc_place_set {
     struct gc_place_span *spans; /* by address, disjoint */
@@ -55,8 +60,8 @@ struct gc_place_greedy {
 enum gc_status gc_greedy_init(struct gc_place_greedy *greedy, struct gc_place_run *run) GC_CHECKED;
 /* Selects the component for the next passes. */
 void gc_greedy_select(struct gc_place_greedy *greedy, struct gc_place_component *component);
-/* One pass in greedy->order. It stops when the peak would exceed `limit` or time is up: *peak is
- * then UINT64_MAX. */
+/* One pass in greedy->order. It stops when the peak would exceed `limit` or GC_PLACE_SPAN_MAX, or
+ * time is up: *peak is then UINT64_MAX. */
 enum gc_status gc_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit,
                               uint64_t *peak) GC_CHECKED;
 /* Keeps the latest pass if it is better than the component's placement. */

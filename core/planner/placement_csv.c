@@ -19,6 +19,7 @@ static const char *const COLUMN_NAMES[COLUMN_COUNT] = {
 
 #define REQUIRED_COUNT ALIGNMENT
 #define FIELD_SHOWN 48
+#define TEXT_BYTES 4096
 #define ROW_BYTES_MIN 8 /* 0,0,1,1 and the end of the line */
 
 struct reader {
@@ -31,6 +32,8 @@ struct reader {
     uint32_t room;
     struct gc_strmap ids;
     struct gc_region scratch; /* of the ids' table */
+    char *text;               /* room for ids */
+    size_t text_room;
 };
 
 __attribute__((format(printf, 2, 3))) static enum gc_status refuse(struct reader *reader,
@@ -133,6 +136,23 @@ static struct gc_placement_buffer *reserve(struct reader *reader)
     return &csv->buffers[csv->count];
 }
 
+/* Ids are short: together they waste no memory. */
+static const char *copy_id(struct reader *reader, const struct gc_csv_field *field)
+{
+    const size_t bytes = field->length + 1;
+    if (bytes > reader->text_room) {
+        reader->text_room = bytes > TEXT_BYTES ? bytes : TEXT_BYTES;
+        reader->text = gc_region_alloc(reader->region, reader->text_room);
+    }
+    char *id = reader->text;
+    if (id == NULL)
+        return NULL;
+    memcpy(id, field->text, field->length);
+    reader->text += bytes;
+    reader->text_room -= bytes;
+    return id;
+}
+
 static enum gc_status read_id(struct reader *reader, const struct gc_csv_field *field)
 {
     char shown[FIELD_SHOWN];
@@ -140,7 +160,7 @@ static enum gc_status read_id(struct reader *reader, const struct gc_csv_field *
     if (field->length == 0 || memchr(field->text, '\0', field->length) != NULL)
         return refuse(reader, "id \"%s\" is not valid; accepted: a number or a name",
                       printable(field, shown));
-    const char *id = gc_region_text(reader->region, field->text, field->length);
+    const char *id = copy_id(reader, field);
     struct gc_strmap_entry *name =
         id == NULL
             ? NULL

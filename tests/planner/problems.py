@@ -25,7 +25,7 @@ import placement_make  # noqa: E402
 
 KINDS = ("random", "serve", "classes", "ladder", "same", "pinwheel", "nested", "staircase", "guillotine")
 MINIMALLOC_MOST = 10000
-BYTES_MOST = 700  # of memory for each buffer
+BYTES_MOST = 400  # of memory for each buffer
 
 
 def write(rows, path):

@@ -4,6 +4,7 @@
 #include "tools/plan/plan.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 /* Recognises the header: no other input of gpucache plan has `lower` in its first line. */
 static bool accepts(const struct tool_file *file)
@@ -59,6 +60,7 @@ static int read_problem(const struct plan_request *request, const struct tool_fi
     struct gc_placement_csv_error error;
     const enum gc_status status =
         gc_placement_csv_read(&subject->region, file->data, file->bytes, &csv, &error);
+    (void)madvise((void *)file->data, file->bytes, MADV_DONTNEED);
     if (status != GC_OK)
         return fail_csv(request->command, request->path, status, &error);
     const int taken = read_buffers(request, &csv, subject);
