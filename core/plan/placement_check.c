@@ -8,6 +8,7 @@
 #include "core/plan/placement.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #define LEVELS_MAX 6 /* 64^6 ranks are more than 32 bits count */
 #define NO_RANK UINT32_MAX
@@ -17,21 +18,30 @@ struct live_set {
     unsigned level_count;
 };
 
+#define DIGITS 256U
+
+struct sorted {
+    uint64_t key;
+    uint32_t buffer;
+};
+
 struct checker {
     const struct gc_placement_problem *problem;
     const uint64_t *offsets; /* NULL: only the fixed ones */
     struct gc_placement_fault *fault;
-    uint32_t *by_offset; /* rank → buffer */
-    uint32_t *ranks;     /* buffer → rank */
+    uint32_t *taking;      /* buffers that take space */
+    struct sorted *sorted; /* twice as many */
+    uint32_t *by_offset;   /* rank → buffer */
+    uint32_t *ranks;       /* buffer → rank */
     uint32_t *by_lower;
     uint32_t *by_upper;
-    uint32_t count; /* of buffers that take space */
+    uint32_t count;
     struct live_set live;
 };
 
 /* ---- order ---- */
 
-typedef bool before(const struct checker *checker, uint32_t a, uint32_t b);
+typedef uint64_t key_of(const struct checker *checker, uint32_t buffer);
 
 static uint64_t offset_of(const struct checker *checker, uint32_t buffer)
 {
@@ -39,57 +49,54 @@ static uint64_t offset_of(const struct checker *checker, uint32_t buffer)
                                     : checker->problem->buffers[buffer].fixed;
 }
 
-static bool offset_before(const struct checker *checker, uint32_t a, uint32_t b)
+static uint64_t lower_of(const struct checker *checker, uint32_t buffer)
 {
-    const uint64_t x = offset_of(checker, a);
-    const uint64_t y = offset_of(checker, b);
-    return x != y ? x < y : a < b;
+    return checker->problem->buffers[buffer].lower;
 }
 
-static bool lower_before(const struct checker *checker, uint32_t a, uint32_t b)
+static uint64_t upper_of(const struct checker *checker, uint32_t buffer)
 {
-    const uint64_t x = checker->problem->buffers[a].lower;
-    const uint64_t y = checker->problem->buffers[b].lower;
-    return x != y ? x < y : a < b;
+    return checker->problem->buffers[buffer].upper;
 }
 
-static bool upper_before(const struct checker *checker, uint32_t a, uint32_t b)
+/* The end of the digits below each one, or false if all keys have the same digit. */
+static bool count_digits(const struct sorted *from, uint32_t count, unsigned shift,
+                         uint32_t begins[DIGITS])
 {
-    const uint64_t x = checker->problem->buffers[a].upper;
-    const uint64_t y = checker->problem->buffers[b].upper;
-    return x != y ? x < y : a < b;
-}
-
-static void sift(const struct checker *checker, uint32_t *order, uint64_t root, uint64_t count,
-                 before *is_before)
-{
-    const uint32_t moving = order[root];
-    for (;;) {
-        uint64_t child = 2 * root + 1;
-        if (child >= count)
-            break;
-        if (child + 1 < count && is_before(checker, order[child], order[child + 1]))
-            child++;
-        if (!is_before(checker, moving, order[child]))
-            break;
-        order[root] = order[child];
-        root = child;
+    uint32_t sum = 0;
+    memset(begins, 0, DIGITS * sizeof(begins[0]));
+    for (uint32_t i = 0; i < count; i++)
+        begins[from[i].key >> shift & (DIGITS - 1)]++;
+    if (begins[from[0].key >> shift & (DIGITS - 1)] == count)
+        return false;
+    for (unsigned digit = 0; digit < DIGITS; digit++) {
+        const uint32_t here = begins[digit];
+        begins[digit] = sum;
+        sum += here;
     }
-    order[root] = moving;
+    return true;
 }
 
-/* Heapsort: in place, O(n log n) for every input. */
-static void sort(const struct checker *checker, uint32_t *order, before *is_before)
+/* By key, then by number: eight bits at a time from the lowest, each stable. */
+static void sort(const struct checker *checker, uint32_t *order, key_of *key)
 {
-    const uint64_t count = checker->count;
-    for (uint64_t i = count / 2; i > 0; i--)
-        sift(checker, order, i - 1, count, is_before);
-    for (uint64_t i = count; i > 1; i--) {
-        const uint32_t last = order[i - 1];
-        order[i - 1] = order[0];
-        order[0] = last;
-        sift(checker, order, 0, i - 1, is_before);
+    const uint32_t count = checker->count;
+    struct sorted *from = checker->sorted;
+    struct sorted *to = checker->sorted + count;
+    uint32_t begins[DIGITS];
+    for (uint32_t i = 0; i < count; i++)
+        from[i] = (struct sorted){key(checker, checker->taking[i]), checker->taking[i]};
+    for (unsigned shift = 0; count > 0 && shift < 64; shift += 8) {
+        if (!count_digits(from, count, shift, begins))
+            continue;
+        for (uint32_t i = 0; i < count; i++)
+            to[begins[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
+        struct sorted *const swapped = from;
+        from = to;
+        to = swapped;
     }
+    for (uint32_t i = 0; i < count; i++)
+        order[i] = from[i].buffer;
 }
 
 /* ---- the live set ---- */
@@ -197,10 +204,7 @@ static bool gather(struct checker *checker, uint64_t *peak_bytes)
         if (buffer->bytes == 0 || (checker->offsets == NULL && buffer->fixed == GC_PLACEMENT_FREE))
             continue;
         *peak_bytes = gc_max_u64(*peak_bytes, offset_of(checker, i) + buffer->bytes);
-        checker->by_offset[checker->count] = i;
-        checker->by_lower[checker->count] = i;
-        checker->by_upper[checker->count] = i;
-        checker->count++;
+        checker->taking[checker->count++] = i;
     }
     return true;
 }
@@ -236,18 +240,22 @@ static bool sweep(struct checker *checker)
 static enum gc_status check(struct checker *checker, struct gc_region *region, uint64_t *peak_bytes)
 {
     const uint64_t bytes = checker->problem->count * sizeof(uint32_t);
+    checker->taking = gc_region_alloc(region, bytes);
+    checker->sorted =
+        gc_region_alloc(region, 2 * (uint64_t)checker->problem->count * sizeof(struct sorted));
     checker->by_offset = gc_region_alloc(region, bytes);
     checker->ranks = gc_region_alloc(region, bytes);
     checker->by_lower = gc_region_alloc(region, bytes);
     checker->by_upper = gc_region_alloc(region, bytes);
-    if (checker->by_offset == NULL || checker->ranks == NULL || checker->by_lower == NULL ||
-        checker->by_upper == NULL || !live_init(&checker->live, region, checker->problem->count))
+    if (checker->taking == NULL || checker->sorted == NULL || checker->by_offset == NULL ||
+        checker->ranks == NULL || checker->by_lower == NULL || checker->by_upper == NULL ||
+        !live_init(&checker->live, region, checker->problem->count))
         return GC_NO_HOST_MEMORY;
     if (!gather(checker, peak_bytes))
         return GC_INVALID_ARGUMENT;
-    sort(checker, checker->by_offset, offset_before);
-    sort(checker, checker->by_lower, lower_before);
-    sort(checker, checker->by_upper, upper_before);
+    sort(checker, checker->by_offset, offset_of);
+    sort(checker, checker->by_lower, lower_of);
+    sort(checker, checker->by_upper, upper_of);
     for (uint32_t i = 0; i < checker->count; i++)
         checker->ranks[checker->by_offset[i]] = i;
     return sweep(checker) ? GC_OK : GC_INVALID_ARGUMENT;

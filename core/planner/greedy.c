@@ -45,8 +45,11 @@ static void index_clear(struct gc_place_index *index, uint32_t section_count)
     memset(index->cover, 0, section_count * sizeof(struct gc_place_set));
     memset(index->touch, 0, 2 * (uint64_t)section_count * sizeof(struct gc_place_set));
     memset(index->free, 0, sizeof(index->free));
-    for (struct gc_place_block *block = index->blocks; block != NULL; block = block->next)
+    for (struct gc_place_block *block = index->blocks; block != NULL; block = block->next) {
         block->used = 0;
+        if (block == index->block)
+            break; /* those behind are empty */
+    }
     index->block = index->blocks;
 }
 

@@ -221,13 +221,13 @@ enum gc_status gc_solve_placement(struct gc_region *region,
     enum gc_status status = solve(&run, problem);
     if (status == GC_OK)
         status = write_offsets(&run, region, problem, placement);
+    gc_region_fini(&scratch);
     if (status == GC_OK)
-        status = gc_placement_check(&scratch, problem, placement->offsets, &placement->peak_bytes,
-                                    &fault);
+        status =
+            gc_placement_check(region, problem, placement->offsets, &placement->peak_bytes, &fault);
     placement->lower_bound_bytes = run.bound;
     placement->nodes = run.nodes;
     placement->optimal = status == GC_OK && placement->peak_bytes == run.bound;
     placement->fits = status == GC_OK && placement->peak_bytes <= problem->capacity_bytes;
-    gc_region_fini(&scratch);
     return status;
 }

@@ -104,11 +104,16 @@ static int print(const struct plan_view *view)
     return tool_finish(&tool_command_plan, &out);
 }
 
+static bool writes_json(const struct plan_request *request)
+{
+    return request->json || (request->output != NULL && ends_in(request->output, ".json"));
+}
+
 static int print_result(const struct plan_request *request, const struct tool_file *file,
                         struct plan_subject *subject, const struct plan_result *result)
 {
     struct plan_view view = {.request = request, .subject = subject, .result = result};
-    if (!plan_reuse_find(subject, result, &view.reuse))
+    if (writes_json(request) && !plan_reuse_find(subject, result, &view.reuse))
         return fail_memory(request->path);
     const int status = write_files(file, &view);
     if (status != TOOL_DONE || is_standard_output(request->output) ||

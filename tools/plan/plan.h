@@ -157,7 +157,7 @@ struct plan_view {
     const struct plan_request *request;
     const struct plan_subject *subject;
     const struct plan_result *result;
-    struct plan_reuse reuse;
+    struct plan_reuse reuse; /* of JSON alone */
 };
 
 void plan_write_text(struct gc_writer *out, const struct plan_view *view);
