@@ -40,24 +40,36 @@ static enum gc_status improve_best(struct gc_place_greedy *greedy,
     return GC_OK;
 }
 
-/* Every order once, then local search from the best orders. */
+/* A pass of first fit in the n-th order to be tried: by size is the best on large graphs, which may
+ * have time for few orders. */
+static enum gc_status try_order(struct gc_place_greedy *greedy, unsigned n,
+                                uint64_t peaks[GC_PLACE_ORDER_COUNT])
+{
+    const struct gc_place_component *component = greedy->component;
+    const unsigned by = (GC_PLACE_BY_BYTES + n) % GC_PLACE_ORDER_COUNT;
+    gc_order_build(component, &greedy->sorter, (enum gc_order_build)by, greedy->order);
+    const enum gc_status status =
+        gc_greedy_pass(greedy, component->peak - 1 + component->peak / LEEWAY, &peaks[by]);
+    if (status == GC_OK)
+        gc_greedy_save(greedy, peaks[by]);
+    return status;
+}
+
+/* Every order once, then local search from the best orders. A large component gets the first order
+ * alone: ejections come before the others. */
 static enum gc_status solve_greedily(struct gc_place_greedy *greedy,
                                      struct gc_place_component *component)
 {
     struct gc_place_run *run = greedy->run;
     uint64_t peaks[GC_PLACE_ORDER_COUNT];
+    const unsigned orders = component->count > IMPROVE_FIRST ? 1 : GC_PLACE_ORDER_COUNT;
     gc_greedy_select(greedy, component);
-    /* The order by size is the best on large graphs, which may have time for few orders. */
-    for (unsigned n = 0; n < GC_PLACE_ORDER_COUNT; n++) {
-        const unsigned by = (GC_PLACE_BY_BYTES + n) % GC_PLACE_ORDER_COUNT;
+    for (unsigned n = 0; n < orders; n++) {
         if (component->peak <= run->target || run->stopped)
             return GC_OK;
-        gc_order_build(component, &greedy->sorter, (enum gc_order_build)by, greedy->order);
-        const enum gc_status status =
-            gc_greedy_pass(greedy, component->peak - 1 + component->peak / LEEWAY, &peaks[by]);
+        const enum gc_status status = try_order(greedy, n, peaks);
         if (status != GC_OK)
             return status;
-        gc_greedy_save(greedy, peaks[by]);
     }
     return improve_best(greedy, peaks);
 }
@@ -85,6 +97,7 @@ static void raise_bound(struct gc_place_run *run, const struct gc_place_componen
 struct exact_slot {
     struct gc_place_exact *exact; /* NULL: the component is too large for exact search */
     struct gc_place_eject *eject; /* NULL: it is small */
+    unsigned orders;              /* of first fit, tried */
     bool is_made;
 };
 
@@ -112,7 +125,7 @@ static uint64_t second_peak(const struct gc_place_run *run,
 }
 
 /* Another round for the component: ejections, for as many steps as all before, exact searches, and
- * local search where it is large or has none. *goes_on: there is more to try. */
+ * another order or local search where it is large or has none. *goes_on: there is more to try. */
 static enum gc_status search_round(struct gc_place_greedy *greedy,
                                    struct gc_place_component *component, struct gc_place_memo *memo,
                                    struct exact_slot *slot, bool *goes_on)
@@ -121,6 +134,7 @@ static enum gc_status search_round(struct gc_place_greedy *greedy,
     if (!slot->is_made) {
         slot->eject = component->count < EXACT_FIRST ? NULL : gc_eject_create(greedy);
         slot->exact = gc_exact_create(greedy, memo);
+        slot->orders = component->count > IMPROVE_FIRST ? 1 : GC_PLACE_ORDER_COUNT;
     }
     slot->is_made = true;
     if (slot->eject != NULL)
@@ -129,11 +143,13 @@ static enum gc_status search_round(struct gc_place_greedy *greedy,
     if (slot->exact != NULL && component->count < EXACT_FIRST)
         return GC_OK;
     const struct gc_placement_options *options = greedy->run->options;
-    *goes_on =
-        *goes_on || options->watch != NULL || options->node_max != GC_PLACEMENT_NODES_UNLIMITED;
-    return component->peak > greedy->run->target && !greedy->run->stopped
-               ? improve_placement(greedy)
-               : GC_OK;
+    const bool has_orders = slot->orders < GC_PLACE_ORDER_COUNT;
+    *goes_on = *goes_on || has_orders || options->watch != NULL ||
+               options->node_max != GC_PLACEMENT_NODES_UNLIMITED;
+    if (component->peak <= greedy->run->target || greedy->run->stopped)
+        return GC_OK;
+    uint64_t peaks[GC_PLACE_ORDER_COUNT];
+    return has_orders ? try_order(greedy, slot->orders++, peaks) : improve_placement(greedy);
 }
 
 /* Runs rounds of search for the component with the highest peak, until every peak is good enough.

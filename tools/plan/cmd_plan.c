@@ -20,11 +20,12 @@ static const struct plan_source *const sources[] = {
 
 /* ---- files that are written ---- */
 
-static bool ends_in(const char *path, const char *ending)
+bool plan_output_is_json(const struct plan_request *request)
 {
-    const size_t length = strlen(path);
-    const size_t most = strlen(ending);
-    return length >= most && gc_text_equal_nocase(path + length - most, ending, most);
+    static const char ENDING[] = ".json";
+    const size_t most = sizeof(ENDING) - 1;
+    const size_t length = request->output != NULL ? strlen(request->output) : 0;
+    return length >= most && gc_text_equal_nocase(request->output + length - most, ENDING, most);
 }
 
 static int fail_memory(const char *path)
@@ -35,14 +36,13 @@ static int fail_memory(const char *path)
 static int write_output(struct gc_writer *out, const struct plan_view *view)
 {
     const struct plan_source *source = view->subject->source;
-    const char *path = view->request->output;
-    if (ends_in(path, ".json")) {
+    if (plan_output_is_json(view->request)) {
         plan_write_json(out, view);
         return TOOL_DONE;
     }
     if (source->write != NULL)
         return source->write(view->request, view->subject, view->result, out);
-    return plan_write_csv(out, view) ? TOOL_DONE : fail_memory(path);
+    return plan_write_csv(out, view) ? TOOL_DONE : fail_memory(view->request->output);
 }
 
 static int write_picture(struct gc_writer *out, const struct plan_view *view)
@@ -104,16 +104,12 @@ static int print(const struct plan_view *view)
     return tool_finish(&tool_command_plan, &out);
 }
 
-static bool writes_json(const struct plan_request *request)
-{
-    return request->json || (request->output != NULL && ends_in(request->output, ".json"));
-}
-
 static int print_result(const struct plan_request *request, const struct tool_file *file,
                         struct plan_subject *subject, const struct plan_result *result)
 {
     struct plan_view view = {.request = request, .subject = subject, .result = result};
-    if (writes_json(request) && !plan_reuse_find(subject, result, &view.reuse))
+    if ((request->json || plan_output_is_json(request)) &&
+        !plan_reuse_find(subject, result, &view.reuse))
         return fail_memory(request->path);
     const int status = write_files(file, &view);
     if (status != TOOL_DONE || is_standard_output(request->output) ||

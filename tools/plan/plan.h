@@ -160,6 +160,7 @@ struct plan_view {
     struct plan_reuse reuse; /* of JSON alone */
 };
 
+bool plan_output_is_json(const struct plan_request *request);
 void plan_write_text(struct gc_writer *out, const struct plan_view *view);
 /* A line of the text: a size with the exact number of bytes. */
 void plan_write_size(struct gc_writer *out, const char *label, uint64_t bytes, const char *note);

@@ -8,7 +8,12 @@
 #include <unistd.h>
 
 #define SHOW_EVERY_NS (100 * GC_NS_PER_MS)
-#define AROUND 4 /* times the reading: that, checking and writing (a profile of 1M buffers) */
+/* What comes after the placement, as multiples of the reading (profiles of 1M buffers). */
+#define CHECKS_COST 2
+#define TEXT_COST 1
+#define CSV_COST 3
+#define JSON_COST 5
+#define SVG_COST 6
 
 struct progress {
     uint64_t begin_ns;
@@ -138,14 +143,21 @@ static int check(const struct plan_request *request, struct plan_subject *subjec
                      (unsigned)fault.first, (unsigned)fault.second, fault.what);
 }
 
+static uint64_t cost_after(const struct plan_request *request)
+{
+    uint64_t cost = CHECKS_COST + (request->json ? JSON_COST : TEXT_COST);
+    if (request->output != NULL)
+        cost += plan_output_is_json(request) ? JSON_COST : CSV_COST;
+    return cost + (request->svg != NULL ? SVG_COST : 0);
+}
+
 int plan_solve(const struct plan_request *request, struct plan_subject *subject,
                struct plan_result *result)
 {
     struct gc_placement placement = {.offsets = NULL};
     const uint64_t begin_ns = gc_clock_ns();
-    /* The file has been read; to check and write the plan takes longer. */
     const uint64_t read_ns = gc_sub_or_zero_u64(begin_ns - request->begin_ns, subject->spent_ns);
-    const uint64_t apart_ns = AROUND * read_ns + subject->spent_ns;
+    const uint64_t apart_ns = (1 + cost_after(request)) * read_ns + subject->spent_ns;
     struct progress progress = {.begin_ns = begin_ns,
                                 .deadline_ns = gc_sub_or_zero_u64(request->deadline_ns, apart_ns),
                                 .base_bytes = subject->base_bytes,
