@@ -257,7 +257,7 @@ enum gc_status gc_expression_size(const char *text, size_t length,
     if (status != GC_OK)
         return status;
     if (number < 0)
-        return GC_OVERFLOW;
+        return GC_NOT_SUPPORTED;
     *value = (uint64_t)number;
     return GC_OK;
 }

@@ -54,7 +54,7 @@ enum gc_status gc_expression_evaluate(const char *text, size_t length,
                                       const struct gc_expression_names *names,
                                       double *value) GC_CHECKED;
 
-/* The value as a size: rounded down. GC_OVERFLOW if it is negative; else as above. */
+/* The value as a size: rounded down. GC_NOT_SUPPORTED, too, if it is negative; else as above. */
 enum gc_status gc_expression_size(const char *text, size_t length,
                                   const struct gc_expression_names *names,
                                   uint64_t *value) GC_CHECKED;

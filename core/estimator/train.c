@@ -154,6 +154,16 @@ static enum told find_kind(const struct gc_training_rows *rows, struct gc_traini
     return TOLD_AT_LEAST;
 }
 
+static void note_partial(const struct gc_estimator *estimator, struct gc_estimate *estimate)
+{
+    if ((estimate->unknown_parts & GC_TRAIN_PASS_PARTS) != 0)
+        return;
+    estimate->unknown_parts |= GC_TRAIN_PASS_PARTS;
+    gc_notes_add(&estimate->notes, "activations of ",
+                 estimator->arch.type[0] != '\0' ? estimator->arch.type : "this type",
+                 " in training are measured in part: a lower bound", NULL);
+}
+
 static void note_rows(const struct gc_estimator *estimator,
                       const struct gc_estimate_request *request, struct gc_estimate *estimate)
 {
@@ -166,9 +176,7 @@ static void note_rows(const struct gc_estimator *estimator,
                      estimator->training_rows.count > 0 ? " with these options" : "",
                      " has not been measured: its activations are a lower bound", NULL);
     } else if (!estimator->training_rows.is_exact) {
-        estimate->unknown_parts |= GC_TRAIN_PASS_PARTS;
-        gc_notes_add(&estimate->notes, "activations of ", type,
-                     " in training are measured in part: a lower bound", NULL);
+        note_partial(estimator, estimate);
     } else if (told == TOLD_AT_MOST) {
         gc_notes_add(&estimate->notes,
                      "activations are those of training all parameters: adapters alone need less",
@@ -309,6 +317,8 @@ enum gc_status gc_train_device(const struct gc_estimator *estimator,
     estimate->overflowed = GC_ESTIMATE_saved_activation;
     if (status != GC_OK)
         return status;
+    if (phases.place.is_partial)
+        note_partial(estimator, estimate);
     const bool is_step = phases.step_bytes > phases.backward_bytes;
     parts[GC_ESTIMATE_weight] = need->weights;
     parts[GC_ESTIMATE_optimiser_state] = need->states;

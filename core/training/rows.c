@@ -88,6 +88,7 @@ enum gc_status gc_training_rows_largest(const struct gc_training_rows *rows,
 {
     struct gc_sum sum = {false};
     uint64_t most = 0;
+    bool is_partial = false;
     *place = (struct gc_training_place){0};
     for (uint32_t i = 0; i < rows->count; i++) {
         uint64_t parts[PART_COUNT];
@@ -95,6 +96,10 @@ enum gc_status gc_training_rows_largest(const struct gc_training_rows *rows,
             continue;
         const uint64_t all = gc_sum_mul(&sum, gradients, gradient_parts);
         const enum gc_status status = read_parts(rows->items[i].text, load, all, parts);
+        if (status == GC_NOT_SUPPORTED) {
+            is_partial = true;
+            continue;
+        }
         if (status != GC_OK)
             return status;
         const uint64_t alive =
@@ -105,7 +110,8 @@ enum gc_status gc_training_rows_largest(const struct gc_training_rows *rows,
             continue;
         most = bytes;
         *place = (struct gc_training_place){parts[PART_SAVED], parts[PART_LOSS], parts[PART_WORK],
-                                            alive};
+                                            alive, false};
     }
+    place->is_partial = is_partial;
     return gc_sum_status(&sum);
 }

@@ -43,6 +43,7 @@ struct gc_training_place {
     uint64_t loss;
     uint64_t work;
     uint64_t gradients;
+    bool is_partial; /* some row has no value for this configuration: a lower bound */
 };
 
 void gc_training_rows_read(const struct gc_model *model, struct gc_training_rows *rows);

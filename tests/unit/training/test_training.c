@@ -280,7 +280,7 @@ static void the_largest_row_of_the_kind_counts(void **state)
 
 static void rows_that_are_no_rows_are_refused(void **state)
 {
-    static const char *const bad[] = {"1|2|3", "1|2|3|4|5", "1|2|x|4", "|||"};
+    static const char *const bad[] = {"1|2|3", "1|2|3|4|5", "1|2|3+|4", "|||"};
     const struct gc_training_kind kind = {'p', 'a', 'n', 'f'};
     const struct gc_frame_load load = {.batch = 1, .tokens = 1, .element_bytes = 2};
     struct gc_training_place place;
@@ -289,6 +289,26 @@ static void rows_that_are_no_rows_are_refused(void **state)
         set_row(0, "panf", bad[i]);
         assert_int_not_equal(gc_training_rows_largest(&rows, &kind, &load, 1, 1, &place), GC_OK);
     }
+}
+
+/* Negative, or with a name that nothing stands for: the others are a lower bound. */
+static void rows_without_a_value_are_left_out(void **state)
+{
+    static const char *const bad[] = {"1|2|S*(1-B)|4", "9|x|3|4"};
+    const struct gc_training_kind kind = {'p', 'a', 'n', 'f'};
+    const struct gc_frame_load load = {.batch = 2, .tokens = 5, .element_bytes = 2};
+    struct gc_training_place place;
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        set_row(0, "panf", bad[i]);
+        set_row(1, "panf", "B*S|1|0|0");
+        assert_int_equal(gc_training_rows_largest(&rows, &kind, &load, 1, 1, &place), GC_OK);
+        assert_int_equal(place.saved, 10);
+        assert_true(place.is_partial);
+    }
+    set_row(0, "panf", "B*S|1|0|0");
+    assert_int_equal(gc_training_rows_largest(&rows, &kind, &load, 1, 1, &place), GC_OK);
+    assert_false(place.is_partial);
 }
 
 int main(void)
@@ -304,6 +324,7 @@ int main(void)
         cmocka_unit_test(names_tell_embeddings),
         cmocka_unit_test(the_largest_row_of_the_kind_counts),
         cmocka_unit_test(rows_that_are_no_rows_are_refused),
+        cmocka_unit_test(rows_without_a_value_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
