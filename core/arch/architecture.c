@@ -298,6 +298,15 @@ static const struct gc_meta_value *find_other_name(const struct gc_architecture_
     return NULL;
 }
 
+bool gc_architecture_is_given(const struct gc_architecture_scope *scope, const char *key,
+                              size_t length)
+{
+    const struct gc_meta_value *value = gc_architecture_find_key(scope, key, length);
+    if (value == NULL)
+        value = find_other_name(scope, key, length);
+    return value != NULL && value->kind != GC_META_NULL;
+}
+
 static const char *type_at(const struct gc_architecture_scope *scope, const char *key,
                            size_t length)
 {

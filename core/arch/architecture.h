@@ -62,6 +62,10 @@ bool gc_architecture_find_base(const struct gc_architecture_scope *outer, const 
 const struct gc_meta_value *gc_architecture_find_key(const struct gc_architecture_scope *scope,
                                                      const char *key, size_t length);
 
+/* Whether the configuration has a value for it, not null, under this or another name. */
+bool gc_architecture_is_given(const struct gc_architecture_scope *scope, const char *key,
+                              size_t length);
+
 /* Whether keys begin with "KEY.". */
 bool gc_architecture_has_object(const struct gc_model *model, const char *start);
 

@@ -146,18 +146,6 @@ static bool own_value(const struct frame_names *own, const struct gc_expression_
     return gc_expression_evaluate(text, length, &inner.names, value) == GC_OK;
 }
 
-static bool is_null(const struct gc_architecture_scope *scope,
-                    const struct gc_expression_name *name)
-{
-    char key[2 * GC_ARCHITECTURE_KEY_BYTES];
-    const int written =
-        snprintf(key, sizeof(key), "%s%.*s", scope->prefix, (int)name->length, name->name);
-    if (written < 0 || (size_t)written >= sizeof(key))
-        return false;
-    const struct gc_meta_value *meta = gc_model_find_meta(scope->model, key);
-    return meta != NULL && meta->kind == GC_META_NULL;
-}
-
 /* The name that the configuration has for this one. */
 static struct gc_expression_name given_name(const struct frame_names *own,
                                             const struct gc_expression_name *name)
@@ -178,13 +166,15 @@ static struct gc_expression_name given_name(const struct frame_names *own,
     return given;
 }
 
-/* A key that the class gives no number either is none: 0. */
+/* Where the configuration has no number, the section's own comes first: its rows were measured with
+ * it. A key that the class gives no number either is none: 0. */
 static bool find_value(const struct gc_expression_names *names,
                        const struct gc_expression_name *name, double *value)
 {
     const struct frame_names *own = (const void *)names;
     const struct gc_expression_name given = given_name(own, name);
-    if (is_null(own->scope, &given) && own_value(own, name, value))
+    if (!gc_architecture_is_given(own->scope, given.name, given.length) &&
+        own_value(own, name, value))
         return true;
     if (own->scope->names.find(&own->scope->names, &given, value) || own_value(own, name, value))
         return true;
