@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The cache of every model type of transformers that could be measured (caches.py), against the estimate: equal, or told as
-a lower bound that is none above it, or as approximate, never silently wrong; with the configuration as its class writes it, and without the words for each layer, as
-older files are; and by the configuration alone, whole and with the values alone that differ from the class's own.
+a lower bound that is none above it, or as approximate, never silently wrong; with the configuration as its class writes it,
+and without the words for each layer, as older files are; and by the configuration alone, whole and with the values alone that
+differ from the class's own. Weights by the configuration alone are not above those recorded.
 docs/architectures.md and core/arch/arch_measured.def have the result by type; they have to be as this program writes them.
 
 usage: test_caches.py [--write]
