@@ -4,6 +4,7 @@ Atoms are columns: one number for each probe. An expression is a product of up t
 of two or three such products; fewer and simpler ones are tried first (a search through all, with the last product looked
 up in a table)."""
 
+import functools
 import itertools
 import math
 import re
@@ -212,3 +213,26 @@ def _rounded_up(wanted, atoms):
             if all(w == -(-c // by) * by for w, c in zip(wanted, column)):
                 return f"-(-{name}//{by}*{by})"
     return None
+
+
+@functools.cache
+def compiled(expr):
+    """An expression of the language as code over a dictionary v, of numbers or of arrays, and its names."""
+    def name(m):
+        value = f"v['{m['k']}{'=' + m['w'] if m['w'] else ''}']"
+        return f"({value} {'=' if m['f'] == '!' else '!'}= 0)" if m["f"] else value
+
+    pattern = r"(?<![\w.])(?P<f>[!?]?)(?P<k>[A-Za-z_][\w.]*(\[\d+\])?)(=(?P<w>[\w.-]+))?"
+    keys = {(m["k"], m["w"]) for m in re.finditer(pattern, expr)}
+    return compile(re.sub(pattern, name, expr), expr, "eval"), tuple(sorted(keys, key=str))
+
+
+def number_of(flat, key, word):
+    return float(flat.get(key) == word) if word else float(flat.get(key) or 0)
+
+
+def evaluate(expr, flat, D):
+    """The value of an expression with the names of a configuration."""
+    flat = dict(flat, D=D)
+    code, keys = compiled(expr)
+    return eval(code, {}, {"v": {k + ("=" + w if w else ""): number_of(flat, k, w) for k, w in keys}})

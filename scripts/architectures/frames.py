@@ -17,6 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers.models.auto import modeling_auto as auto
 
+from expressions import compiled, evaluate
+
 warnings.filterwarnings('ignore')
 transformers.logging.set_verbosity_error()
 MAPS = dict(causal='MODEL_FOR_CAUSAL_LM_MAPPING_NAMES', vlm='MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES',
@@ -777,29 +779,6 @@ def row_of(probes, sets, idx, owner, keys, dtype, finders=None):
 
 class Values(dict):
     pass
-
-
-@functools.lru_cache(maxsize=None)
-def compiled(expr):
-    """An expression of the language as code over a dictionary v, of numbers or of arrays, and its names."""
-    def name(m):
-        key = m['k'] + ('=' + m['w'] if m['w'] else '')
-        return "v['%s']" % key if not m['f'] else "(v['%s'] == 0)" % key if m['f'] == '!' else "(v['%s'] != 0)" % key
-
-    pattern = r'(?<![\w.])(?P<f>[!?]?)(?P<k>[A-Za-z_][\w.]*(\[\d+\])?)(=(?P<w>[\w.-]+))?'
-    keys = {(m['k'], m['w']) for m in re.finditer(pattern, expr)}
-    return compile(re.sub(pattern, name, expr), expr, 'eval'), tuple(sorted(keys, key=str))
-
-
-def number_of(flat, key, word):
-    return float(flat.get(key) == word) if word else float(flat.get(key) or 0)
-
-
-def evaluate(expr, flat, D):
-    """The value of an expression with the names of a configuration."""
-    flat = dict(flat, D=D)
-    code, keys = compiled(expr)
-    return eval(code, {}, {'v': {k + ('=' + w if w else ''): number_of(flat, k, w) for k, w in keys}})
 
 
 def condition(probes, keys, reached):

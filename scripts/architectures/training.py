@@ -26,6 +26,8 @@ import torch
 import transformers
 
 import frames
+from expressions import compiled, evaluate, number_of
+from training_table import hidden, unsound
 from frames import Finder, NAMES, alarm, explore, flatten, row_of
 from training_step import Step
 
@@ -40,6 +42,7 @@ NUMBER = re.compile(r"(?<![\w.])(\d{3,}|\d+\.\d+)(?![\w.])")  # a size that is n
 SWITCHES = re.compile(r"(tie_word_embeddings|feed_forward_proj)$")
 FIXED = re.compile(r"(^num_channels|^downsample_in)")  # values that all published configurations share
 WORDS = {"feed_forward_proj": ["gated-gelu"]}
+QUOTIENTS = {"head_dim": ("hidden_size", "num_attention_heads")}  # what a class takes for a value that is not given
 
 # Operations in whose place others may stand, with results of the same size.
 SAME = {"addmm": "mm", "silu": "act", "gelu": "act", "relu": "act",
@@ -229,6 +232,10 @@ class Training(frames.Type):
     def values(self, config, B, S, rank):
         flat = flatten(config.to_dict())
         flat.update(switches(config.to_dict()))
+        flat.update((k, v) for k, v in frames.every(config.to_dict()) if frames.POSITIONS.search(k) and type(v) is int)
+        for key, (whole, parts) in QUOTIENTS.items():
+            if key in flat and flat[key] is None and flat.get(parts):
+                flat[key] = flat[whole] // flat[parts]
         for key, value in list(flat.items()):
             if isinstance(value, (list, tuple)):
                 del flat[key]
@@ -290,7 +297,8 @@ def expressions(T, probes, owner, keys, moments, finders, dtype):
         idx = tuple(i for i, look in enumerate(looks) if moment in look)
         if len(idx) < 6:
             continue
-        row = {"moment": moment, "runs": len(idx), "parts": [], "off": 0.0}
+        when = frames.condition(probes, keys, [float(moment in look) for look in looks])
+        row = {"moment": moment, "when": when, "runs": len(idx), "parts": [], "off": 0.0}
         for part in range(len(PARTS)):
             least = {i: 0.0004 * looks[i][moment][0] for i in idx}
             share = {x[:3] for i in idx for x in looks[i][moment][1][part] if x[4] >= least[i]}
@@ -298,11 +306,13 @@ def expressions(T, probes, owner, keys, moments, finders, dtype):
             text, off = row_of(probes, sets, idx, owner, keys, dtype, finders) if share else ("", 0.0)
             row["parts"].append(text or "0")
             row["off"] = max(row["off"], float(off))
-        when = frames.condition(probes, keys, [float(moment in look) for look in looks])
         if when is not None:
             row["parts"] = [x if x == "0" else f"{when}*({x})" for x in row["parts"]]
         row["doubt"] = row["off"] > 0 or any(NUMBER.search(x) for x in row["parts"])
-        rows.append(row)
+        if hidden([p.flat for p in probes], [probes[i].flat for i in idx], keys, row["parts"]):
+            continue
+        if not unsound(row["parts"], {k: v for k, v in probes[0].flat.items() if k in keys and k not in "BSR"}):
+            rows.append(row)
     return rows
 
 
@@ -317,10 +327,10 @@ def values_of(rows, flats, width):
     columns = {}
     for n, row in enumerate(rows):
         for part in row["parts"]:
-            code, keys = frames.compiled(part)
+            code, keys = compiled(part)
             for key, word in keys:
                 if (key, word) not in columns:
-                    columns[key, word] = np.array([width if key == "D" else frames.number_of(f, key, word) for f in flats])
+                    columns[key, word] = np.array([width if key == "D" else number_of(f, key, word) for f in flats])
             with np.errstate(all="ignore"):
                 out[n] += eval(code, {}, {"v": {k + ("=" + w if w else ""): columns[k, w] for k, w in keys}})
     return out
@@ -410,9 +420,13 @@ def plan(T):
             rank = ranks.choice((4, 24, 48, 64)) if runs and o is None else RANK
             runs.append((dict(p.over, R=rank), p.flat["B"], p.flat["S"], sorted(o or ())))
     del runs[3:5]  # two loads are enough
+    for over, b, s, o in list(runs):  # values vary on either side of a switch
+        if not o:
+            runs += [(dict(over, **{k: v}), b, s, o) for k, v in other_sides(T, over)]
     runs.insert(1, (dict(runs[0][0], R=40), frames.BASE_B, frames.BASE_S, ["R"]))
     keys = sorted({q for k in good for q in (k if isinstance(k, tuple) else (k,))} - {"B", "S"} | {"R"})
     absent = frames.absent(T, probes, [{"expr": k} for k in keys if k != "R"], keys)
+    absent.update(quotients(T, keys))
     print(T.t, info, absent, flush=True)
     return {"absent": absent, "type": T.t, "kind": T.kind, "arch": T.arch, "keys": keys, "runs": runs, "variants": {}}
 
@@ -430,7 +444,19 @@ def fill(flat, other):
     """Keys that a type has not, by the other's expressions."""
     for key in other["keys"]:
         if key not in flat and key in other["absent"]:
-            flat[key] = frames.evaluate(other["absent"][key], flat, 2)
+            flat[key] = evaluate(other["absent"][key], flat, 2)
+
+
+def other_sides(T, over):
+    for k, (word,) in WORDS.items():
+        if k in over:
+            yield k, T.base[k] if over[k] == word else word
+    if over.get("tie_word_embeddings", T.base.get("tie_word_embeddings")) is False and len(over) > 5:
+        yield "tie_word_embeddings", True
+
+
+def quotients(T, keys):
+    return {k: f"({a}/{b})" for k, (a, b) in QUOTIENTS.items() if k in keys and T.base.get(k) is None}
 
 
 def plan_like(T, other):
@@ -440,6 +466,7 @@ def plan_like(T, other):
     for p in probes:
         fill(p.flat, other)
     own = frames.absent(T, probes, [{"expr": k} for k in other["keys"] if k != "R"], other["keys"])
+    own.update(quotients(T, other["keys"]))
     same = {"keys": other["keys"], "runs": other["runs"]}
     return {"absent": own, "type": T.t, "kind": T.kind, "arch": T.arch, **same, "variants": {}}
 

@@ -25,9 +25,13 @@ import re
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from expressions import compiled, evaluate, number_of  # noqa: E402
+
 HEADER = "# By scripts/architectures/training_table.py: memory of a training step, place by place. See core/training/rows.h."
 ORDER = ["causal", "masked", "image", "s2s", "sequence"]
 GROUPS = "pwm", "ae", "nc", "fl"
+IS_WORD = re.compile(r"[a-z][a-z-]*")
+LAYERS = re.compile(r"layers?$|^depths")
 
 
 def merged(rows):
@@ -51,17 +55,105 @@ def boxes(variants):
             yield "".join(box), its
 
 
+def hidden(flats, some, keys, parts):
+    """Keys that have one value in some configurations, those of a row, and others in the rest, where a number of the row may
+    stand for that value."""
+    numbers = {n for part in parts for n in re.findall(r"(?<![\w.])\d[\d.]*(?![\w.])", part)}
+    is_hidden = any(len(n) > 2 for n in numbers)
+
+    def values(of, key):
+        return {str(f.get(key)) for f in of}
+
+    return [k for k in keys if len(values(some, k)) == 1 < len(values(flats, k)) and (is_hidden or values(some, k) & numbers)]
+
+
+def names(text):
+    return {key for key, _ in compiled(text)[1]}
+
+
+def scaled(base):
+    """Configurations further from the base: each value twice as much, and all of them; layers three times."""
+    numbers = [k for k, v in base.items() if type(v) in (int, float) and v > 1]
+    words = [{}] + [{"feed_forward_proj": w} for w in ("relu", "gated-gelu") if "feed_forward_proj" in base]
+    for word in words:
+        flat = {"B": 2, "S": 512, "R": 16, **base, **word}
+        yield flat
+        for some in [*([k] for k in [*numbers, "B", "S"]), numbers, [k for k in numbers if LAYERS.search(k)]]:
+            yield dict(flat, **{k: flat[k] * (3 if LAYERS.search(k) else 2) for k in some})
+
+
+def unsound(parts, base):
+    """What is wrong with a row at configurations further from the base: no part is negative, and none falls as sequences,
+    tokens or layers grow."""
+    for part in (p for p in parts if p != "*"):
+        code, keys = compiled(part)
+
+        def value(flat):
+            flat = dict(flat, D=2)
+            return eval(code, {}, {"v": {k + ("=" + w if w else ""): number_of(flat, k, w) for k, w in keys}})
+
+        for flat in scaled(base):
+            here = value(flat)
+            if here < 0:
+                return f"{part} is {here} for {flat}"
+            for key in flat:
+                if key in "BS" or LAYERS.search(key):
+                    if value(dict(flat, **{key: flat[key] + 1})) < here:
+                        return f"{part} falls with {key} for {flat}"
+    return None
+
+
+def filled(absent, over):
+    """A configuration's values, with the class's own where it has none."""
+    flat = dict(over)
+    for _ in range(2):  # values, then what follows from them
+        for key, text in sorted(absent.items(), key=lambda its: bool(names(its[1]))):
+            if key not in over:
+                flat[key] = text if IS_WORD.fullmatch(text) else evaluate(text, flat, 2)
+    return flat
+
+
+def wrong_with(row, data):
+    flats = [dict(filled(data["absent"], over), B=batch, S=tokens) for over, batch, tokens, _ in data["runs"]]
+    when = row.get("when")
+    some = [f for f in flats if evaluate(when, f, 2)] if when else flats
+    return hidden(flats, some, data["keys"], row["parts"]) or unsound(row["parts"], filled(data["absent"], {}))
+
+
 def section(data):
     rows = collections.OrderedDict()
     for variant, its in data["variants"].items():
         _, low, _, high, _ = data["quality"][variant]
-        if low < 0.95 or high > 1.1:
+        if low < 0.95 or high > 1.1 or any(wrong_with(row, data) for row in its):
             continue
         for row in its:
             rows.setdefault("|".join(row["parts"]), []).append(variant)
-    used = set(re.findall(r"[A-Za-z_][\w.]*(?:\[\d+\])?", " ".join([*rows, *data["absent"].values()])))
+    values = [text for text in data["absent"].values() if not IS_WORD.fullmatch(text) or text in data["absent"]]
+    used = {key for text in [*"|".join(rows).split("|"), *values] for key in names(text)}
+    lacking = used - set(data["absent"]) - {"B", "S", "D", "R"}
+    if lacking:
+        raise ValueError(f"{data['type']}: no values for {lacking} where a configuration has none")
     lines = [f"={key} {text}" for key, text in sorted(data["absent"].items()) if key in used]
     return lines + [f">{flags} {text}" for flags, text in merged(rows)]
+
+
+def variants(flags):
+    """The variants that flags stand for."""
+    return itertools.product(*([c for c in flags if c in group] for group in GROUPS))
+
+
+def read(lines):
+    """The sections of a table: (class, type, values where the configuration has none, [(flags, row)])."""
+    sections = []
+    for line in lines:
+        word, _, rest = line.rstrip("\n").partition(" ")
+        if line[0] == "@":
+            sections.append((word[1:], rest.split()[0], {}, []))
+        elif line[0] == "=":
+            sections[-1][2][word[1:]] = rest
+        elif line[0] == ">":
+            sections[-1][3].append((word[1:], rest))
+    return sections
 
 
 def main(folder):

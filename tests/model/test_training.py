@@ -10,6 +10,9 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "scripts", "architectures"))
+import training_table  # noqa: E402
+
 TOOL = os.path.join(os.environ.get("BUILD_DIR", os.path.join(ROOT, "build")), "gpucache")
 RECORDED = os.environ.get("TRAINING_JSON", os.path.join(HERE, "training.json"))
 MOST_OFF = 0.10
@@ -93,6 +96,30 @@ def recorded():
     check("parameters and states as kept", parts)
 
 
+def scaled():
+    """No row of the table is negative or falls at configurations further from what was measured, and each has an answer."""
+    with open(os.path.join(ROOT, "core", "arch", "training.txt"), encoding="utf-8") as file:
+        sections = training_table.read(file)
+    problems, rows_count = [], 0
+    for name, model_type, absent, rows in sections:
+        base = training_table.filled(absent, {})
+        rows_count += len(rows)
+        lacking = {key for _, row in rows for part in row.split("|") for key in training_table.names(part)}
+        problems += [f"{name}: no {key} where a configuration has none" for key in lacking - {*absent, *"BSDR"}]
+        wrong = [training_table.unsound(text.split("|"), base) for _, text in rows]
+        problems += [f"{name} ({model_type}): {text[-200:]}" for text in wrong if text]
+        for flags in sorted({"".join(v) for flags, _ in rows for v in training_table.variants(flags)}):
+            case = {"optimizer": "sgd", "batch": 3, "tokens": 700, "precision": flags[0], "attention": flags[1],
+                    "checkpointing": flags[2] == "c", "lora": 16 if flags[3] == "l" else 0}
+            for flat in training_table.scaled(base):
+                config = {k: v for k, v in flat.items() if len(k) > 1 and "[" not in k}
+                answer = run({**config, "architectures": [name], "model_type": model_type}, *options_of(case))
+                if answer.returncode not in (0, 3) or PASSES & set(json.loads(answer.stdout)["lower_bounds"]):
+                    problems.append(f"{name} {flags} {config}: {answer.stderr}")
+                    break
+    check(f"{rows_count} rows at configurations further away", problems)
+
+
 LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 1024, "intermediate_size": 4096,
          "num_hidden_layers": 4, "num_attention_heads": 16, "vocab_size": 1000, "torch_dtype": "bfloat16",
          "max_position_embeddings": 512}
@@ -167,6 +194,7 @@ def offers():
 
 if __name__ == "__main__":
     recorded()
+    scaled()
     others()
     offers()
     print(f"1..{count}")

@@ -3,8 +3,9 @@
 
     training.py CONFIG [--batch N] [--tokens N] [--optimizer NAME] [--precision p|w|m] [--attention a|e] [--checkpointing]
                        [--lora RANK]        CONFIG: a model's folder or its config.json; prints what each part takes
-    training.py --record [WORD]...          measures the published sizes below (of names with a WORD) in all variants and
-                                            puts them into training.json, against which test_training.py holds the estimates
+    training.py --record [WORD]...          measures the published sizes below (of names with a WORD), where they are not
+                                            yet recorded, and puts them into training.json, against which
+                                            test_training.py holds the estimates
 
 Two steps are run, with the gradients set to None before each; the peak is the second's, when the optimiser's states exist.
 scripts/architectures/training_step.py says what the step is. Needs torch built for CUDA, a driver or a stand-in that names a
@@ -77,13 +78,29 @@ PUBLISHED = [
       "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
     ("Mixtral-8x7B", "mixtral", "MixtralForCausalLM", decoder(4096, 14336, 32, 32, 8, 32000, num_local_experts=8)),
     ("Mixtral-8x22B", "mixtral", "MixtralForCausalLM", decoder(6144, 16384, 56, 48, 8, 32768, num_local_experts=8)),
+    ("t5-v1_1-small", "t5", "T5ForConditionalGeneration",
+     {"d_model": 512, "d_ff": 1024, "num_layers": 8, "num_decoder_layers": 8, "num_heads": 6,
+      "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
+    ("SmolLM2-360M", "llama", "LlamaForCausalLM", decoder(960, 2560, 32, 15, 5, 49152, **TIED)),
+    ("Qwen2.5-1.5B", "qwen2", "Qwen2ForCausalLM", decoder(1536, 8960, 28, 12, 2, 151936, **TIED)),
+    ("Qwen3-1.7B", "qwen3", "Qwen3ForCausalLM", decoder(2048, 6144, 28, 16, 8, 151936, head_dim=128, **TIED)),
+    ("distilgpt2", "gpt2", "GPT2LMHeadModel", {"n_embd": 768, "n_layer": 6, "n_head": 12, "vocab_size": 50257}),
+    ("bert-base-multilingual", "bert", "BertForMaskedLM", encoder(768, 12, 12, vocab_size=119547)),
+    ("deit-small-patch16", "vit", "ViTForImageClassification", encoder(384, 12, 6)),
+    ("resnet-101", "resnet", "ResNetForImageClassification", {"depths": [3, 4, 23, 3], **BOTTLENECK}),
+    ("Mistral-Small-24B", "mistral", "MistralForCausalLM",
+     decoder(5120, 32768, 40, 32, 8, 131072, head_dim=128, sliding_window=None)),
 ]
 LOADS = [(1, 2048), (4, 512), (8, 1024), (2, 4096), (1, 8192), (16, 512)]
 SHORT = [(8, 512), (32, 128), (4, 512), (16, 256)]  # for models of few positions
 IMAGES = [(16, 0), (64, 0), (128, 0)]
 RECORDED = os.path.join(HERE, "training.json")
-VARIANTS = [("panf", "macf"), ("pacf", "manf")]  # of a published size
+VARIANTS = [("panf", "macf", "penf", "macl", "wacf"), ("pacf", "manf", "mecf", "panl", "wanf")]  # of a published size
 RECORDED_OPTIMIZERS = ["adamw", "adafactor_transformers", "sgd", "adamw_fused", "sgd_momentum"]
+
+
+KEYS = "batch", "tokens", "optimizer", "precision", "attention", "checkpointing", "lora"
+HOOKS = "register_hook", "register_post_accumulate_grad_hook"
 
 
 class Tracker(MemTracker):
@@ -95,16 +112,15 @@ class Tracker(MemTracker):
                 self._peak_mem[device], self._peak_mem_snap[device] = kinds["Total"], dict(kinds)
 
     def __enter__(self):
-        self.original = torch.Tensor.register_hook
-
-        def register_hook(tensor, hook):
-            return self.original(tensor, hook) if tensor.requires_grad else types.SimpleNamespace(remove=lambda: None)
-
-        torch.Tensor.register_hook = register_hook
+        self.originals = {name: getattr(torch.Tensor, name) for name in HOOKS}
+        for name, original in self.originals.items():
+            setattr(torch.Tensor, name, lambda tensor, hook, original=original: (
+                original(tensor, hook) if tensor.requires_grad else types.SimpleNamespace(remove=lambda: None)))
         return super().__enter__()
 
     def __exit__(self, *args):
-        torch.Tensor.register_hook = self.original
+        for name, original in self.originals.items():
+            setattr(torch.Tensor, name, original)
         return super().__exit__(*args)
 
 
@@ -170,17 +186,19 @@ def record(words):
     for number, (name, kind, class_name, values) in enumerate(PUBLISHED):
         if words and not any(word in name for word in words):
             continue
-        cases = [c for c in cases if c["name"] != name]
+        have = [[c[key] for key in KEYS] for c in cases if c["name"] == name]
         short = {"gpt2": "short", "bert": "short", "vit": "image", "resnet": "image"}.get(kind)
         for batch, tokens, *flags in variants(number, short):
+            if [batch, tokens, *flags] in have:
+                continue
             config = transformers.AutoConfig.for_model(kind, **values)
             try:
                 peak, parts = measure(getattr(transformers, class_name), config, batch, tokens, *flags)
             except (RuntimeError, ValueError) as error:
                 print(name, batch, tokens, *flags, str(error)[:200], flush=True)
                 continue
-            case = dict(zip(("optimizer", "precision", "attention", "checkpointing", "lora"), flags))
-            case.update({"name": name, "batch": batch, "tokens": tokens, "class": class_name, "peak_bytes": peak, "parts": parts,
+            case = dict(zip(KEYS, (batch, tokens, *flags)))
+            case.update({"name": name, "class": class_name, "peak_bytes": peak, "parts": parts,
                          "config": {**values, "model_type": kind, "architectures": [class_name]}})
             cases.append(case)
             print(name, batch, tokens, *flags, peak, parts, flush=True)
