@@ -13,6 +13,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "formats"))
+import check_plan  # noqa: E402  pylint: disable=wrong-import-position
 import tap  # noqa: E402  pylint: disable=wrong-import-position
 from graphs import SIZES_KNOWN, op, plan, run, save, value  # noqa: E402  pylint: disable=wrong-import-position
 
@@ -336,15 +337,102 @@ def inner_graphs_are_reordered(folder):
     tap.equal(rows, ["A", "C", "B", "D", "E"])
 
 
+def random_nested_graph(rng, count):
+    """Branches and loops that read outer values, values read twice or never, results that are read and given back."""
+    names, nodes, values = ["x"], [], []
+    for i in range(count):
+        name, kind, first = f"v{i}", rng.random(), rng.choice(names)
+        if kind < 0.15:
+            inner = [helper.make_graph([op("A", [rng.choice(names)], [f"{side}a{i}"]), op("B", [f"{side}a{i}", rng.choice(names)], [f"{side}{i}"])],
+                                       side, [], [value(f"{side}{i}", 40)], value_info=[value(f"{side}a{i}", rng.randint(1, 500))])
+                     for side in ("yes", "no")]
+            nodes.append(helper.make_node("If", ["which"], [name], then_branch=inner[0], else_branch=inner[1]))
+            values.append(value(name, 40))
+        elif kind < 0.3:
+            body = helper.make_graph([op("A", [f"c{i}", rng.choice(names)], [f"la{i}"]), op("B", [f"la{i}"], [f"lb{i}"]),
+                                      helper.make_node("Identity", [f"t{i}"], [f"u{i}"])], "body",
+                                     [value(f"n{i}", [], TensorProto.INT64), value(f"t{i}", [], TensorProto.BOOL), value(f"c{i}", 64)],
+                                     [value(f"u{i}", [], TensorProto.BOOL), value(f"lb{i}", 64)], value_info=[value(f"la{i}", rng.randint(1, 300))])
+            nodes += [op("To64", [first], [f"w{i}"]), helper.make_node("Loop", ["trips", "", f"w{i}"], [name], body=body)]
+            values += [value(f"w{i}", 64), value(name, 64)]
+        else:
+            nodes.append(helper.make_node("Relu", [first], [name]) if kind < 0.5 and first != "x" else op("Any", [first, first, rng.choice(names)], [name]))
+            values.append(value(name, rng.choice((1, 40, 700, 3000))))
+        nodes[-1].name = rng.choice(("", "same", "same", f"n{i}"))
+        names.append(name)
+    outputs = sorted({names[-1], rng.choice(names[1:])})
+    by_name = {info.name: info for info in values}
+    return nodes, [by_name[name] for name in outputs], [info for info in values if info.name not in outputs]
+
+
+def check_order(path, made):
+    """Each node of the main graph once, behind what it and its inner graphs read; repeats beside."""
+    graph = onnx.load(path).graph
+    by_output = {key(node): node for node in graph.node}
+    there = {entry.name for entry in itertools.chain(graph.input, graph.initializer)} | {""}
+    rows = [row for row in made["schedule"]["order"] if row["scope"] == 0]
+    tap.equal(sorted(row["output"] for row in rows if not row["again"]), sorted(by_output), "each node once")
+    for row in rows:
+        node = by_output[row["output"]]
+        inner = [other for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH for other in attribute.g.node]
+        own = {name for other in inner for name in other.output}
+        own |= {info.name for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH for info in attribute.g.input}
+        read = set(node.input) | {name for other in inner for name in other.input} - own
+        assert read <= there, f"{row['output']} comes before {read - there}"
+        there |= set(node.output)
+
+
+def any_graph_gets_a_valid_schedule(folder):
+    """Random ones with branches and loops, above 60 nodes too; with budgets from nothing to all, and no time at all."""
+    rng = random.Random(11)
+    inputs = [value("x", 40), value("which", 1, TensorProto.BOOL)]
+    trips = numpy_helper.from_array(numpy.array(3, numpy.int64), "trips")
+    for n in range(16):
+        nodes, outputs, values = random_nested_graph(rng, 150 if n % 8 == 0 else rng.randint(1, 40))
+        path = save(folder, nodes, inputs, outputs, [trips], values)
+        for arguments in (("--reorder",), ("--recompute", "100%"), ("--reorder", "--recompute", "1000%"), ("--reorder", "--recompute", "0.001%"),
+                          ("--reorder", "--recompute", "20%", "--deadline", "0"), ("--reorder", "--nodes", "1"),
+                          ("--reorder", "--recompute", "50%", "--inputs", "use", "--outputs", "use", "--weights", "leave", "--no-in-place")):
+            more = () if "--deadline" in arguments or "--nodes" in arguments else ("--deadline", "1")
+            made = schedule_of(path, *arguments, *more)
+            check_plan.check(made)
+            check_order(path, made)
+            figures = made["schedule"]
+            assert figures["live_bytes"] <= figures["live_reordered_bytes"] <= figures["live_before_bytes"], f"graph {n} {arguments}: {figures}"
+
+
+def odd_graphs_are_planned_or_refused(folder):
+    """Nothing to order, an input that is an output, names twice, a circle: a plan, or one line."""
+    x, y = value("x", 8), value("y", 8)
+    both = ("--reorder", "--recompute", "100%")
+    for nodes, inputs, outputs in (([], [x], [x]), ([], [], []), ([op("A", ["x"], ["y"])], [x], [y, x]), ([op("A", [], ["y"])], [], [y, y]),
+                                   ([op("A", ["x"], ["y"]), op("B", ["x"], [""])], [x], [y]), ([op("A", ["x"], [])], [x], [x])):
+        made = schedule_of(save(folder, nodes, inputs, outputs), *both)
+        check_plan.check(made)
+        tap.equal([made["schedule"]["saved_bytes"], made["schedule"]["repeated_nodes"]], [0, 0], f"{nodes}")
+    for nodes in ([op("A", ["x"], ["y"]), op("B", ["x"], ["y"])], [op("A", ["b"], ["y"]), op("B", ["y"], ["b"])], [op("A", ["none"], ["y"])],
+                  [op("A", ["x"], ["x"]), op("B", ["x"], ["y"])]):
+        done = run(save(folder, nodes, [x], [y]), "--json", *both)
+        print("#", done.returncode, done.stderr.decode().strip()[:200])
+        assert done.returncode in (0, 1) and len(done.stderr.decode().splitlines()) <= 1, f"{nodes}: {done}"
+        if done.returncode == 0:
+            check_plan.check(json.loads(done.stdout))
+
+
 def options_are_checked(folder):
     path = save(folder, [op("A", ["x"], ["y"])], [value("x", 1)], [value("y", 2)])
-    for bad in ("10", "0%", "-1%", "2000%", "%", "x%"):
+    for bad in ("10", "", "0%", "0.0001%", "-1%", "1000.5%", "2000%", "99999999999999999999%", "%", "x%", "nan%", "1e1%", "10%%", " 10%"):
         done = run(path, "--recompute", bad)
         tap.equal([done.returncode, len(done.stderr.decode().splitlines())], [2, 1], bad)
     problem = os.path.join(folder, "p.csv")
     with open(problem, "w", encoding="utf-8") as file:
         file.write("id,lower,upper,size\na,0,1,1\n")
-    tap.equal(run(problem, "--reorder").returncode, 2)
+    trace = os.path.join(folder, "run.csv")
+    with open(trace, "w", encoding="utf-8") as file:
+        file.write("op,id,bytes,stream,time_us\n")
+    for other in (problem, trace):
+        for arguments in (("--reorder",), ("--recompute", "10%")):
+            tap.equal(run(other, *arguments).returncode, 2, f"{other} {arguments}")
     text = run(path, "--reorder", "--recompute", "10%").stdout.decode()
     for word in ("live, as in file", "live, new order", "live, repeating", "repeated", "saved"):
         assert word in text, f"no {word} in {text}"
@@ -368,4 +456,4 @@ def models(folder):
 
 if __name__ == "__main__":
     sys.exit(tap.run([orders_are_the_best_there_are, results_in_place_and_views_count, repeated_nodes_keep_to_their_budget,
-                      repeats_save_where_a_cheap_result_waits, inner_graphs_are_reordered, options_are_checked, models]))
+                      repeats_save_where_a_cheap_result_waits, inner_graphs_are_reordered, any_graph_gets_a_valid_schedule, odd_graphs_are_planned_or_refused, options_are_checked, models]))

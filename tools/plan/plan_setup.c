@@ -122,13 +122,14 @@ static int parse_budget(const struct tool_command *command, const char *text, ui
     const char *end;
     if (text == NULL)
         return TOOL_DONE;
+    static const char accepted[] = "a percentage, 0.001% to 1000%";
     if (!gc_text_decimal(text, &end, &percent) || strcmp(end, "%") != 0 ||
         percent.whole > BUDGET_MAX_PCT)
-        return tool_refuse(command, "--recompute", text, "a percentage, 0.001% to 1000%");
+        return tool_refuse(command, "--recompute", text, accepted);
     *ppm = percent.whole * PPM_PER_PCT +
            (uint64_t)((unsigned __int128)percent.fraction * PPM_PER_PCT / percent.scale);
-    if (*ppm < PPM_PER_PCT / 1000)
-        return tool_refuse(command, "--recompute", text, "a percentage, 0.001% to 1000%");
+    if (*ppm < PPM_PER_PCT / 1000 || *ppm > BUDGET_MAX_PCT * PPM_PER_PCT)
+        return tool_refuse(command, "--recompute", text, accepted);
     return TOOL_DONE;
 }
 
