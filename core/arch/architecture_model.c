@@ -157,6 +157,7 @@ static enum gc_status take_row(struct gc_architecture_visitor *visitor,
     if (row->count > TENSORS_MAX)
         return GC_NOT_SUPPORTED;
     maker->tensor_count += row->is_uneven ? 1 : row->count;
+    maker->architecture.is_shaped = maker->architecture.is_shaped && !row->is_uneven;
     kept->prefix = gc_region_text(&maker->region, row->prefix, strlen(row->prefix));
     return kept->prefix != NULL ? GC_OK : GC_NO_HOST_MEMORY;
 }
@@ -389,6 +390,7 @@ enum gc_status gc_architecture_open(const struct gc_model *model, struct gc_note
     maker->dtype = dtype_of(model);
     set_storage(maker, model, notes, &is_exact);
     maker->architecture.model = *model;
+    maker->architecture.is_shaped = true;
     memset(&maker->architecture.model.totals, 0, sizeof(maker->architecture.model.totals));
     status = gc_architecture_visit(&scope, &maker->visitor, notes, &is_exact);
     if (status == GC_OK)

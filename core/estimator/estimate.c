@@ -145,6 +145,7 @@ static enum gc_status open_architecture(struct gc_estimator *estimator,
     const enum gc_status status = gc_architecture_open(model, &estimator->notes, architecture);
     if (status == GC_OK) {
         estimator->has_some_weights = !(*architecture)->is_exact;
+        estimator->is_unshaped = !(*architecture)->is_shaped;
         gc_notes_add(&estimator->notes, "weights are computed from the configuration", NULL);
     }
     return status == GC_NOT_SUPPORTED ? GC_OK : status;

@@ -199,6 +199,15 @@ void gc_train_set_types(const struct gc_estimator *estimator,
     note_rows(estimator, request, estimate);
     if (estimator->has_some_weights)
         estimate->unknown_parts |= BIT(GC_ESTIMATE_gradient) | BIT(GC_ESTIMATE_optimiser_state);
+    if (estimator->is_unshaped && training->optimiser == GC_OPTIMISER_ADAFACTOR &&
+        training->lora_rank == 0) {
+        estimate->unknown_parts |= BIT(GC_ESTIMATE_optimiser_state);
+        estimate->approximate_parts |= BIT(GC_ESTIMATE_optimiser_state);
+        gc_notes_add(&estimate->notes,
+                     "the configuration tells the sum of some weights without their shapes: what "
+                     "Adafactor keeps is approximate",
+                     NULL);
+    }
     if (estimator->lora.is_cut && training->lora_rank > 0) {
         estimate->unknown_parts |= BIT(GC_ESTIMATE_gradient) | BIT(GC_ESTIMATE_optimiser_state);
         gc_notes_add(&estimate->notes,
