@@ -151,6 +151,15 @@ static enum gc_status open_architecture(struct gc_estimator *estimator,
     return status == GC_NOT_SUPPORTED ? GC_OK : status;
 }
 
+/* By the tensors, or by the configuration, whose tensors may be floats of 8 bits. A type that the
+ * user names takes the place of floats, not of matrices in integers. */
+static bool is_stored_quantised(const struct gc_estimator *estimator, const struct gc_model *model)
+{
+    const bool is_taken = estimator->weight_dtype != GC_DTYPE_NONE && !estimator->weights.is_packed;
+    return estimator->weights.is_quantised ||
+           (!is_taken && gc_model_find_meta(model, "quantization_config.quant_method") != NULL);
+}
+
 /* `architecture`: what the tensors are computed from; NULL: they are the model's own. */
 static enum gc_status count_weights(struct gc_estimator *estimator, const struct gc_model *model,
                                     const struct gc_architecture *architecture)
@@ -167,6 +176,7 @@ static enum gc_status count_weights(struct gc_estimator *estimator, const struct
     if (gc_training_sums_count(counted, estimator->weight_dtype, &estimator->parameters,
                                &estimator->buffer_bytes) != GC_OK)
         return GC_OVERFLOW;
+    estimator->is_stored_quantised = is_stored_quantised(estimator, model);
     if (model->tensor_count > 0 && estimator->has_layers)
         gc_architecture_compare(model, &estimator->notes);
     return GC_OK;
@@ -711,6 +721,15 @@ static void set_unknown(const struct gc_estimator *estimator,
         add_unknown_model(estimate);
 }
 
+/* An engine of inference may compute in another type. */
+static enum gc_dtype trained_dtype(const struct gc_estimator *estimator,
+                                   const struct gc_estimate_request *request)
+{
+    const enum gc_dtype asked =
+        request->dtype != GC_DTYPE_NONE ? request->dtype : estimator->weight_dtype;
+    return can_be_activations(asked) ? asked : own_dtype(estimator);
+}
+
 static void set_training_at_least(const struct gc_estimator *estimator,
                                   const struct gc_estimate_request *request,
                                   struct gc_estimate *estimate)
@@ -719,7 +738,9 @@ static void set_training_at_least(const struct gc_estimator *estimator,
     gc_estimate_request_init(&training);
     training.batch = request->batch;
     training.scores_materialised = request->scores_materialised;
-    estimate->training_at_least_bytes = gc_train_least_bytes(estimator, &training, estimate);
+    training.seq_len = estimate->seq_len;
+    training.dtype = trained_dtype(estimator, request);
+    estimate->training_at_least_bytes = gc_train_least_bytes(estimator, &training);
 }
 
 enum gc_status gc_estimator_run(const struct gc_estimator *estimator,

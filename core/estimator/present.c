@@ -1,4 +1,5 @@
 #include "core/estimator/present.h"
+#include "core/estimator/train.h"
 #include "core/io/text.h"
 
 #include <string.h>
@@ -68,10 +69,9 @@ static void put_optimiser(struct gc_json *json, const char *key, enum gc_optimis
         gc_json_write_string(json, key, gc_optimiser_name(optimiser));
 }
 
-/* null: does not apply, or, where 0 may fit and for a type, not even the smallest fits. Else 0: not
- * even the smallest fits. */
+/* null: it does not apply, or no value fits; 0 is a value that fits. */
 static void put_suggestion(struct gc_json *json, const char *key, enum gc_suggestion_kind kind,
-                           bool may_be_none, const struct gc_suggestion *suggestion)
+                           const struct gc_suggestion *suggestion)
 {
     const bool fits =
         suggestion->state == GC_SUGGESTION_SOME || suggestion->state == GC_SUGGESTION_ALL;
@@ -84,9 +84,7 @@ static void put_suggestion(struct gc_json *json, const char *key, enum gc_sugges
     else if (kind == GC_SUGGESTION_FLAG && suggestion->state != GC_SUGGESTION_NONE)
         gc_json_write_bool(json, key, fits);
     else
-        gc_json_write_maybe(json, key,
-                            fits || (suggestion->state != GC_SUGGESTION_NONE && !may_be_none),
-                            suggestion->value);
+        gc_json_write_maybe(json, key, fits, suggestion->value);
 }
 
 static void put_suggestions(struct gc_json *json, const struct gc_suggestions *suggestions)
@@ -94,8 +92,7 @@ static void put_suggestions(struct gc_json *json, const struct gc_suggestions *s
     static const struct gc_suggestions none;
     const struct gc_suggestions *from = suggestions != NULL ? suggestions : &none;
 #define GC_SUGGESTION(field, key, label, unit, kind)                                               \
-    put_suggestion(json, key, GC_SUGGESTION_##kind, &from->field == &from->resident_experts,       \
-                   &from->field);
+    put_suggestion(json, key, GC_SUGGESTION_##kind, &from->field);
 #include "core/estimator/suggestions.def"
 #undef GC_SUGGESTION
 }
@@ -224,7 +221,7 @@ void gc_present_json(struct gc_json *json, const struct gc_answer *answer)
 
 /* ---- text ---- */
 
-/* A number in groups of three digits, in memory of the enclosing block. */
+/* A number in digits, in memory of the enclosing block. */
 #define NUMBER(value) gc_note_number((value), (char[GC_NOTE_NUMBER_BYTES]){0})
 
 /* 8030261248 as "8.03 G". */
@@ -339,8 +336,9 @@ static void write_phases(struct gc_writer *out, const struct gc_estimate *estima
     if (!gc_training_is_asked(&estimate->training))
         return;
     write_row(out, is_one ? "  forward and backward" : "  passes, each device",
-              estimate->backward_bytes, "");
-    write_row(out, is_one ? "  optimiser's step" : "  step, each device", estimate->step_bytes, "");
+              estimate->backward_bytes, certainty_of(estimate, ~0U));
+    write_row(out, is_one ? "  optimiser's step" : "  step, each device", estimate->step_bytes,
+              certainty_of(estimate, ~GC_TRAIN_PASS_PARTS));
 }
 
 static void write_parts(struct gc_writer *out, const struct gc_estimate *estimate)

@@ -76,9 +76,9 @@ static const char *refuse_model(const struct gc_estimator *estimator,
         return "this --dtype is not trained in: --train accepts f32, f16, bf16 and f64";
     if (training->is_mixed && dtype != GC_DTYPE_NONE && !is_half(dtype))
         return "--mixed-precision computes in 16 bits: it accepts --dtype bf16 or f16";
-    if (estimator->buffer_bytes > estimator->parameters.bytes)
+    if (estimator->is_stored_quantised)
         return "its weights are quantised: --train accepts floating-point weights; --dtype nf4 "
-               "with --lora RANK quantises them";
+               "with --lora RANK quantises those of the original model";
     if (estimator->parameters.elements == 0)
         return "its parameters are unknown: --train needs tensors, or a known architecture";
     if (training->lora_rank > 0 && estimator->lora.shape_count == 0)
@@ -222,8 +222,10 @@ static enum gc_status set_model(const struct gc_estimator *estimator,
                                 struct gc_training_model *model)
 {
     const struct gc_training *training = &request->training;
-    const uint64_t element = training->is_mixed ? sizeof(float) : parameter_bytes(training, dtype);
+    const bool has_masters = gc_training_is_divided(training) && is_half(dtype);
+    const uint64_t element = has_masters ? sizeof(float) : parameter_bytes(training, dtype);
     *model = (struct gc_training_model){.trained = estimator->parameters,
+                                        .has_masters = has_masters,
                                         .frozen_bytes = estimator->buffer_bytes};
     enum gc_status status = gc_training_sums_retype(&model->trained, element);
     if (status != GC_OK || training->lora_rank == 0)
@@ -343,12 +345,11 @@ enum gc_status gc_train_device(const struct gc_estimator *estimator,
 }
 
 uint64_t gc_train_least_bytes(const struct gc_estimator *estimator,
-                              const struct gc_estimate_request *request,
-                              const struct gc_estimate *estimate)
+                              const struct gc_estimate_request *request)
 {
     struct phases phases;
     struct gc_estimate_request training = *request;
-    const struct step step = {estimate->dtype, estimate->seq_len};
+    const struct step step = {request->dtype, request->seq_len};
     training.training.optimiser = GC_OPTIMISER_ADAMW_FUSED;
     training.training.is_checkpointed = true;
     if (!is_trained_in(step.dtype) || gc_train_find_refusal(estimator, &training) != NULL)

@@ -26,9 +26,8 @@ enum gc_status gc_train_device(const struct gc_estimator *estimator,
 
 /* The least that training takes on one device, without overhead: parameters, gradients and states
  * of AdamW, or the passes with checkpointing where they are known. `request`: a new one with the
- * batch and the attention; `estimate`: of inference. 0: unknown, or not trainable. */
+ * batch, the context, the attention and the type of parameters. 0: unknown, or not trainable. */
 uint64_t gc_train_least_bytes(const struct gc_estimator *estimator,
-                              const struct gc_estimate_request *request,
-                              const struct gc_estimate *estimate);
+                              const struct gc_estimate_request *request);
 
 #endif

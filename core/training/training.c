@@ -5,6 +5,7 @@
 
 #define BUCKET_ELEMENTS UINT64_C(500000000)
 #define LIVE_ELEMENTS UINT64_C(1000000000)
+#define SUB_GROUP_ELEMENTS UINT64_C(1000000000)
 #define HALF_BYTES 2
 
 /* The parameters' bytes for each element, rounded up. */
@@ -26,15 +27,24 @@ static uint64_t gathered_bytes(struct gc_sum *sum, const struct gc_training_mode
     return gc_min_u64(live, all_bytes);
 }
 
-/* With mixed precision, parameters and gradients are in 16 bits and the states have the parameters
- * in 32 bits. */
+/* Stage 3 steps over one group of its parameters after the other; the last tensor of a group may
+ * exceed SUB_GROUP_ELEMENTS. */
+static uint64_t sub_group_bytes(struct gc_sum *sum, const struct gc_training_sums *trained,
+                                uint32_t devices, uint64_t step_bytes)
+{
+    const uint64_t last = gc_divide_up_u64(gc_training_largest(trained, 1), devices);
+    return gc_sum_mul(sum, SUB_GROUP_ELEMENTS + last, element_bytes(step_bytes, trained->elements));
+}
+
+/* Parameters and gradients of 16 bits: the states have the parameters in 32 bits, the step the
+ * gradients. */
 static void divide(struct gc_sum *sum, const struct gc_training *training,
                    const struct gc_training_model *model, uint32_t devices,
                    struct gc_training_need *need)
 {
     const uint64_t elements = model->trained.elements;
     uint64_t trained = model->trained.bytes;
-    if (training->is_mixed) {
+    if (model->has_masters) {
         trained = need->gradients = gc_sum_mul(sum, elements, HALF_BYTES);
         need->states = gc_sum_add(sum, need->states, model->trained.bytes);
         need->step = gc_sum_add(sum, need->step, model->trained.bytes);
@@ -42,12 +52,14 @@ static void divide(struct gc_sum *sum, const struct gc_training *training,
     need->weights = gc_sum_add(sum, trained, model->frozen_bytes);
     need->buffers = gc_sum_mul(sum, BUCKET_ELEMENTS, element_bytes(need->gradients, elements));
     need->states = gc_divide_up_u64(need->states, devices);
+    const uint64_t step = need->step;
     need->step = gc_divide_up_u64(need->step, devices);
     if (training->zero_stage >= 2)
         need->gradients = gc_divide_up_u64(need->gradients, devices);
     if (training->zero_stage >= 3) {
         need->backward = gathered_bytes(sum, model, need->weights);
         need->weights = gc_divide_up_u64(need->weights, devices);
+        need->step = gc_min_u64(need->step, sub_group_bytes(sum, &model->trained, devices, step));
     }
 }
 

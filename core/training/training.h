@@ -11,12 +11,15 @@
  *   --zero 2          P            P / N       / N                     a bucket of gradients
  *   --zero 3          P / N        P / N       / N                     a bucket, gathered
  * parameters
- *   --zero 1…3, mixed 2·E          2·E         (4·E + for 32 bits) / N, gradients 4·E / N in the
- * step
+ *
+ * --zero 1 to 3 of parameters in 16 bits: P is 2·E, the states are 4·E more and those of 32 bits,
+ * and the step has the gradients in 32 bits, 4·E / N; mixed precision adds nothing. In stage 3 the
+ * step has temporaries of one sub-group of parameters alone.
  *
  * Sources: DistributedDataParallel's gradient_as_bucket_view (torch); Rajbhandari et al., 2020,
  * ZeRO, section 5; DeepSpeed's defaults (runtime/zero/config.py): reduce_bucket_size 5e8 elements,
- * a buffer of that size (stage_1_and_2.py, stage3.py), stage3_max_live_parameters 1e9. Pure. */
+ * a buffer of that size (stage_1_and_2.py, stage3.py), stage3_max_live_parameters 1e9,
+ * sub_group_size 1e9; its bf16 and fp16 modes always keep 32-bit masters. Pure. */
 #ifndef GC_TRAINING_H
 #define GC_TRAINING_H
 
@@ -36,8 +39,9 @@ struct gc_training {
 
 /* Of a model, or of its adapters. */
 struct gc_training_model {
-    struct gc_training_sums trained; /* in the type that they are kept in */
-    uint64_t frozen_bytes;           /* parameters that are not trained, and buffers */
+    struct gc_training_sums trained; /* in the type that they are kept in, masters in theirs */
+    bool has_masters;      /* ZeRO divides: 16-bit parameters have masters, copies in 32 bits */
+    uint64_t frozen_bytes; /* parameters that are not trained, and buffers */
     uint64_t frozen_elements;
     uint64_t frozen_largest; /* elements of the largest frozen tensor */
 };

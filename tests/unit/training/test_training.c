@@ -153,8 +153,10 @@ static void only_the_largest_sizes_are_kept(void **state)
 static struct gc_training_need need_of(uint32_t stage, bool mixed, uint32_t devices)
 {
     struct gc_training training = {GC_OPTIMISER_ADAMW_FUSED, mixed, false, stage, 0};
-    struct gc_training_model of = {.trained = count(mixed ? GC_DTYPE_F32 : GC_DTYPE_BF16),
-                                   .frozen_bytes = 53};
+    const bool has_masters = gc_training_is_divided(&training);
+    const enum gc_dtype dtype = mixed || has_masters ? GC_DTYPE_F32 : GC_DTYPE_BF16;
+    struct gc_training_model of = {
+        .trained = count(dtype), .has_masters = has_masters, .frozen_bytes = 53};
     struct gc_training_need need;
     assert_int_equal(gc_training_find_need(&training, &of, devices, &need), GC_OK);
     return need;
@@ -182,28 +184,35 @@ static void stages_divide_what_they_say(void **state)
     check_need(GC_TRAINING_NO_ZERO, true, 1,
                &(struct gc_training_need){4 * e + 53, 4 * e, 8 * e, 0, 0, 0});
     check_need(0, false, 4, &(struct gc_training_need){2 * e + 53, 2 * e, 4 * e, 2 * e, 0, 0});
-    check_need(1, false, 4, &(struct gc_training_need){2 * e + 53, 2 * e, e, BUCKET, 0, 0});
-    check_need(2, false, 4, &(struct gc_training_need){2 * e + 53, e / 2, e, BUCKET, 0, 0});
-    check_need(3, false, 4,
-               &(struct gc_training_need){(2 * e + 53 + 3) / 4, e / 2, e, BUCKET, 2 * e + 53, 0});
     /* DeepSpeed's estimate_zero2_model_states_mem_needs: 4·E + 16·E / N; here gradients are divided
      * as well, and those in 32 bits are there in the step alone. */
-    check_need(1, true, 4, &(struct gc_training_need){2 * e + 53, 2 * e, 3 * e, BUCKET, 0, e});
-    check_need(2, true, 4, &(struct gc_training_need){2 * e + 53, e / 2, 3 * e, BUCKET, 0, e});
+    for (int mixed = 0; mixed < 2; mixed++) {
+        const struct gc_training_need first = {2 * e + 53, 2 * e, 3 * e, BUCKET, 0, e};
+        const struct gc_training_need second = {2 * e + 53, e / 2, 3 * e, BUCKET, 0, e};
+        const struct gc_training_need third = {(2 * e + 53 + 3) / 4, e / 2, 3 * e, BUCKET,
+                                               2 * e + 53,           e};
+        check_need(1, mixed == 1, 4, &first);
+        check_need(2, mixed == 1, 4, &second);
+        check_need(3, mixed == 1, 4, &third);
+    }
 }
 
-/* Of a large model a billion parameters are gathered at most. */
-static void gathered_parameters_have_a_limit(void **state)
+/* Of a large model a billion parameters are gathered at most, and a billion are stepped at once,
+ * with the last tensor's part. */
+static void stage_3_has_limits(void **state)
 {
-    const struct gc_training training = {GC_OPTIMISER_SGD, false, false, 3, 0};
-    struct gc_training_model of = {.frozen_bytes = 0};
-    const struct gc_training_tensor layer = {UINT64_C(100000000), 20000, 2, false};
+    const struct gc_training training = {GC_OPTIMISER_ADAMW, false, false, 3, 0};
+    struct gc_training_model of = {.has_masters = true};
+    const struct gc_training_tensor layer = {UINT64_C(100000000), 20000, 4, false};
     struct gc_training_need need;
     (void)state;
     assert_int_equal(gc_training_sums_add(&of.trained, &layer, 70), GC_OK);
     assert_int_equal(gc_training_find_need(&training, &of, 8, &need), GC_OK);
     assert_int_equal(need.weights, UINT64_C(14000000000) / 8);
     assert_int_equal(need.backward, UINT64_C(2000000000));
+    assert_int_equal(need.step, UINT64_C(7000000000) / 8 * 8);
+    assert_int_equal(gc_training_find_need(&training, &of, 2, &need), GC_OK);
+    assert_int_equal(need.step, UINT64_C(1050000000) * 8);
 }
 
 /* ---- adapters ---- */
@@ -319,7 +328,7 @@ int main(void)
         cmocka_unit_test(temporaries_of_single_tensors_do_not_meet),
         cmocka_unit_test(only_the_largest_sizes_are_kept),
         cmocka_unit_test(stages_divide_what_they_say),
-        cmocka_unit_test(gathered_parameters_have_a_limit),
+        cmocka_unit_test(stage_3_has_limits),
         cmocka_unit_test(adapters_stand_beside_the_matrices_of_the_layers),
         cmocka_unit_test(names_tell_embeddings),
         cmocka_unit_test(the_largest_row_of_the_kind_counts),
