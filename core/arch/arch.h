@@ -5,8 +5,8 @@
  *
  * A plain structure without pointers, about 50 KiB: too large for a stack. Nothing here allocates;
  * thread-safe if the structure is not shared. */
-#ifndef GC_ESTIMATOR_ARCH_H
-#define GC_ESTIMATOR_ARCH_H
+#ifndef GC_ARCH_H
+#define GC_ARCH_H
 
 #include "core/arch/notes.h"
 #include "core/base/status.h"

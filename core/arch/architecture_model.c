@@ -30,7 +30,7 @@ struct maker {
 
 /* ---- the type of weights ---- */
 
-static enum gc_dtype dtype_of(const struct gc_model *model)
+static enum gc_dtype dtype_of(const struct gc_model *model, struct gc_notes *notes)
 {
     static const char *const objects[] = {"",
                                           "text_config.",
@@ -53,6 +53,7 @@ static enum gc_dtype dtype_of(const struct gc_model *model)
                 return dtype;
         }
     }
+    gc_notes_add(notes, "the type of weights is not given: f32, as transformers takes it", NULL);
     return GC_DTYPE_F32;
 }
 
@@ -387,7 +388,7 @@ enum gc_status gc_architecture_open(const struct gc_model *model, struct gc_note
     }
     maker->region = region;
     maker->visitor.take = take_row;
-    maker->dtype = dtype_of(model);
+    maker->dtype = dtype_of(model, notes);
     set_storage(maker, model, notes, &is_exact);
     maker->architecture.model = *model;
     maker->architecture.is_shaped = true;

@@ -2,8 +2,8 @@
  * arch_families.def has the rules of single families; layers.c the others, each with its source.
  *
  * A value that cannot be derived stays unknown: a bit in `unknown`, never a guess. */
-#ifndef GC_ESTIMATOR_LAYERS_H
-#define GC_ESTIMATOR_LAYERS_H
+#ifndef GC_LAYERS_H
+#define GC_LAYERS_H
 
 #include "core/arch/arch.h"
 #include "core/arch/notes.h"

@@ -69,7 +69,10 @@ static void set_request(struct gc_admission_state *admission, const struct gc_op
         request->device_layers = options->gpu_layers;
     request->chunk_tokens = options->chunk;
     request->device_count = (uint32_t)options->devices;
-    request->split = strcmp(options->split, "tensor") == 0 ? GC_SPLIT_TENSOR : GC_SPLIT_LAYERS;
+    if (strcmp(options->split, "tensor") == 0)
+        request->split = GC_SPLIT_TENSOR;
+    else if (gc_options_is_set(options, GC_OPTION_SPLIT))
+        request->split = GC_SPLIT_LAYERS;
     request->scores_materialised = strcmp(options->attention, "full") == 0;
     if (gc_options_is_set(options, GC_OPTION_RESIDENT_EXPERTS))
         request->resident_experts = options->resident_experts;
@@ -100,10 +103,27 @@ static void fail(struct gc_admission_state *admission, enum gc_status status)
     admission->estimator = NULL;
 }
 
+/* Copies `why` with the variable in place of each option: GPUCACHE_LORA of --lora. */
+static void copy_with_variables(const char *why, char *at)
+{
+    bool is_option = false;
+    for (; *why != '\0'; why++) {
+        if (why[0] == '-' && why[1] == '-') {
+            is_option = true;
+            at = stpcpy(at, "GPUCACHE_");
+            why++;
+            continue;
+        }
+        is_option = is_option && (*why == '-' || (*why >= 'a' && *why <= 'z'));
+        *at++ = !is_option ? *why : *why == '-' ? '_' : (char)(*why - 'a' + 'A');
+    }
+    *at = '\0';
+}
+
 /* The options of a request that contradict each other or the model. */
 static void refuse(struct gc_admission_state *admission, const char *why)
 {
-    stpcpy(name_model(admission), why);
+    copy_with_variables(why, name_model(admission));
     gc_estimator_close(admission->estimator);
     admission->estimator = NULL;
 }
@@ -254,6 +274,11 @@ static void log_missing_devices(const struct gc_admission_state *admission,
                      admission->seen_devices, admission->seen_devices == 1 ? "is" : "are");
 }
 
+static const char *purpose(const struct gc_admission_state *admission)
+{
+    return gc_training_is_asked(&admission->request.training) ? " in training" : "";
+}
+
 static void log_exceeds(const struct gc_admission_state *admission, const struct gc_log *log)
 {
     const struct gc_fit *fit = &admission->fit;
@@ -266,13 +291,13 @@ static void log_exceeds(const struct gc_admission_state *admission, const struct
     gc_text_size(admission->budget.device_bytes[fit->device], budget);
     if (admission->estimate.device_count == 1)
         gc_log_write(log, level_of(admission),
-                     "%s needs %s, which is %s more than the budget of %s", shown(admission, text),
-                     peak, deficit, budget);
+                     "%s needs %s%s, which is %s more than the budget of %s",
+                     shown(admission, text), peak, purpose(admission), deficit, budget);
     else
         gc_log_write(log, level_of(admission),
-                     "%s needs %s on device %u of %u, which is %s more than its budget of %s",
-                     shown(admission, text), peak, fit->device, admission->estimate.device_count,
-                     deficit, budget);
+                     "%s needs %s%s on device %u of %u, which is %s more than its budget of %s",
+                     shown(admission, text), peak, purpose(admission), fit->device,
+                     admission->estimate.device_count, deficit, budget);
 }
 
 static void log_lower_bound(const struct gc_admission_state *admission, const struct gc_log *log)
@@ -281,11 +306,11 @@ static void log_lower_bound(const struct gc_admission_state *admission, const st
     char peak[GC_TEXT_SIZE_BYTES];
     const bool is_strict = gc_admission_is_strict(admission->options->gate);
     gc_log_write(log, is_strict ? GC_LOG_ERROR : GC_LOG_WARN,
-                 "%s needs %s %s, which fits; parts of the model are unknown%s: see gpucache "
+                 "%s needs %s %s%s, which fits; parts of the model are unknown%s: see gpucache "
                  "estimate",
                  shown(admission, text),
                  admission->estimate.approximate_parts != 0 ? "about" : "at least",
-                 gc_text_size(admission->estimate.total.peak_bytes, peak),
+                 gc_text_size(admission->estimate.total.peak_bytes, peak), purpose(admission),
                  is_strict ? ", and a strict gate takes no lower bound" : "");
 }
 

@@ -17,7 +17,7 @@ void gc_estimate_request_init(struct gc_estimate_request *request)
         .batch = 1,
         .dtype = GC_DTYPE_NONE,
         .kv_dtype = GC_DTYPE_NONE,
-        .split = GC_SPLIT_LAYERS,
+        .split = GC_SPLIT_DEFAULT,
         .device_count = 1,
         .engine = GC_ENGINE_BY_FILES,
         .overhead_millionths = GC_ESTIMATE_ENGINE_OVERHEAD,

@@ -29,8 +29,9 @@
 #define GC_ESTIMATE_CONTEXT_BYTES (UINT64_C(300) << 20)
 
 enum gc_split {
-    GC_SPLIT_LAYERS, /* whole layers; devices differ by at most one layer */
-    GC_SPLIT_TENSOR, /* each device has a part of every layer */
+    GC_SPLIT_DEFAULT, /* not named by the user: as GC_SPLIT_LAYERS */
+    GC_SPLIT_LAYERS,  /* whole layers; devices differ by at most one layer */
+    GC_SPLIT_TENSOR,  /* each device has a part of every layer */
 };
 
 struct gc_estimate_request {

@@ -363,7 +363,8 @@ static struct gc_suggestion suggest_devices(const struct gc_estimator *estimator
     const uint32_t most = split == GC_SPLIT_TENSOR ? GC_ESTIMATE_DEVICE_MAX
                                                    : (uint32_t)gc_min_u64(GC_ESTIMATE_DEVICE_MAX,
                                                                           estimator->layers.count);
-    const uint32_t least = split == request->split ? request->device_count + 1 : 1;
+    const bool is_same = (split == GC_SPLIT_TENSOR) == (request->split == GC_SPLIT_TENSOR);
+    const uint32_t least = is_same ? request->device_count + 1 : 1;
     for (uint32_t count = least; count <= most; count++) {
         changed.device_count = count;
         if (split == GC_SPLIT_TENSOR && !is_even(estimator, count))

@@ -107,9 +107,8 @@ static void put_parts(struct gc_json *json, const char *key, unsigned parts)
     gc_json_end_array(json);
 }
 
-static void put_unknown(struct gc_json *json, const struct gc_estimate *estimate)
+void gc_present_lower_bounds(struct gc_json *json, const struct gc_estimate *estimate)
 {
-    gc_json_write_fixed(json, "coverage", estimate->coverage_thousandths, 3);
     put_parts(json, "lower_bounds", estimate->unknown_parts);
     put_parts(json, "approximate", estimate->approximate_parts);
 }
@@ -205,7 +204,8 @@ void gc_present_members(struct gc_json *json, const struct gc_answer *answer)
     put_training(json, estimate);
     put_sizes(json, &estimate->total);
     put_fit(json, answer);
-    put_unknown(json, estimate);
+    gc_json_write_fixed(json, "coverage", estimate->coverage_thousandths, 3);
+    gc_present_lower_bounds(json, estimate);
     put_suggestions(json, answer->suggestions);
     gc_json_write_maybe(json, "experts_per_layer", estimate->experts > 0, estimate->experts);
     put_devices(json, answer);
@@ -484,8 +484,7 @@ void gc_present_head(struct gc_writer *out)
 void gc_present_foot(struct gc_writer *out)
 {
     gc_writer_text(
-        out,
-        "\n+ parts are unknown (at least, or about): an estimate of it alone lists them\n");
+        out, "\n+ parts are unknown (at least, or about): an estimate of it alone lists them\n");
 }
 
 void gc_present_line(struct gc_writer *out, const struct gc_answer *answer)

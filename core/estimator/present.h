@@ -18,6 +18,9 @@ struct gc_answer {
 void gc_present_json(struct gc_json *json, const struct gc_answer *answer);
 /* Only the object's members, into an open object. */
 void gc_present_members(struct gc_json *json, const struct gc_answer *answer);
+/* The members lower_bounds, the parts that may be more, and approximate, those of them that may be
+ * less as well. */
+void gc_present_lower_bounds(struct gc_json *json, const struct gc_estimate *estimate);
 /* Part by part, then the budget and suggestions, then the notes. 80 columns. */
 void gc_present_text(struct gc_writer *out, const struct gc_answer *answer);
 /* For several estimates: a line each, under a head. */

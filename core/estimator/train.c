@@ -38,7 +38,9 @@ static const char *refuse_options(const struct gc_estimate_request *request)
 {
     if (request->engine != GC_ENGINE_BY_FILES && request->engine != GC_ENGINE_TRANSFORMERS)
         return "this --engine runs models and does not train them: --train accepts transformers";
-    if (request->split == GC_SPLIT_TENSOR)
+    if (request->fraction > 0)
+        return "--utilisation is of inference: --train uses all of --budget or --memory";
+    if (request->split != GC_SPLIT_DEFAULT)
         return "--split is of inference: --train divides over --devices N by --zero 0, 1, 2 or 3";
     if (request->device_layers != GC_ESTIMATE_ALL_LAYERS)
         return "--gpu-layers is of inference: --train keeps all layers on the device";

@@ -1,6 +1,6 @@
 /* Saturating products and sums that remember whether one of them overflowed 64 bits. */
-#ifndef GC_CHECKED_SUM_H
-#define GC_CHECKED_SUM_H
+#ifndef GC_CHECKED_H
+#define GC_CHECKED_H
 
 #include "core/base/bits.h"
 #include "core/base/status.h"

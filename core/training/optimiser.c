@@ -33,10 +33,11 @@ const char *gc_optimiser_label(enum gc_optimiser optimiser)
 
 const char *gc_optimiser_names(void)
 {
-    return ""
+    static const char after_separator[] = ""
 #define GC_OPTIMISER(id, name, ...) ", " name
 #include "core/training/optimisers.def"
-           + 2;
+        ;
+    return &after_separator[2];
 }
 
 enum gc_optimiser gc_optimiser_from_word(const char *word)

@@ -115,6 +115,8 @@ def scaled():
             for flat in training_table.scaled(base):
                 config = {k: v for k, v in flat.items() if len(k) > 1 and "[" not in k}
                 answer = run({**config, "architectures": [name], "model_type": model_type}, *options_of(case))
+                if "its parameters are unknown" in answer.stderr:
+                    continue  # a clear answer: the class's weights are known with other values alone
                 if answer.returncode not in (0, 3) or PASSES & set(json.loads(answer.stdout)["lower_bounds"]):
                     problems.append(f"{name} {flags} {config}: {answer.stderr}")
                     break

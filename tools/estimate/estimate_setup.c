@@ -62,9 +62,9 @@ static int parse_counts(const struct tool_command *command, const struct texts *
     uint64_t stage = GC_TRAINING_NO_ZERO;
     const struct count_rule rules[] = {
         {"--batch", texts->batch, 1, GC_ESTIMATE_COUNT_MAX, "an integer, 1 to 1000000000"},
-        {"--seq-len", texts->seq_len, 1, UINT32_MAX, "an integer, 1 to 4294967295"},
-        {"--chunk", texts->chunk, 1, UINT32_MAX, "an integer, 1 to 4294967295"},
-        {"--resident-experts", texts->experts, 0, UINT32_MAX, "an integer, 0 to 4294967295"},
+        {"--seq-len", texts->seq_len, 1, GC_ESTIMATE_COUNT_MAX, "an integer, 1 to 1000000000"},
+        {"--chunk", texts->chunk, 1, GC_ESTIMATE_COUNT_MAX, "an integer, 1 to 1000000000"},
+        {"--resident-experts", texts->experts, 0, 65536, "an integer, 0 to 65536"},
         {"--gpu-layers", texts->gpu_layers, 0, GC_ARCH_LAYER_MAX + 1, "an integer, 0 to 1025"},
         {"--devices", texts->devices, 1, GC_ESTIMATE_DEVICE_MAX, "an integer, 1 to 64"},
         {"--zero", texts->zero, 0, 3, "a stage: 0, 1, 2, 3"},

@@ -26,12 +26,17 @@ struct table {
     struct gc_estimator *estimator; /* of the weights as they are */
     struct gc_estimate estimate;    /* of the line */
     struct gc_fit fit;
+    bool fits; /* the first line */
+    bool has_lower_bounds;
     struct gc_writer out;
     struct gc_json json;
 };
 
 static int explain(const struct table *table, enum gc_status status)
 {
+    if (status == GC_OVERFLOW)
+        return tool_fail(table->command, "%s: %s: %s", table->setup->models.words[0],
+                         gc_estimate_part_key(table->estimate.overflowed), gc_status_text(status));
     return tool_fail(table->command, "%s: %s", table->setup->models.words[0],
                      gc_status_text(status));
 }
@@ -102,6 +107,7 @@ static void write_weight_text(struct table *table, const char *label, uint64_t d
     gc_writer_right_size(out, WEIGHTS_COLUMN, total->parts[GC_ESTIMATE_weight]);
     gc_writer_right_size(out, KV_COLUMN, total->parts[GC_ESTIMATE_kv_cache]);
     gc_writer_right_size(out, TOTAL_COLUMN, total->peak_bytes);
+    table->has_lower_bounds = table->has_lower_bounds || table->estimate.unknown_parts != 0;
     gc_writer_char(out, table->estimate.unknown_parts != 0 ? '+' : ' ');
     if (device > 0) {
         gc_writer_right(out, DEVICE_COLUMN - 4, gc_note_number(device, text));
@@ -123,6 +129,7 @@ static void write_weight_json(struct table *table, const char *label, uint64_t d
     gc_json_write_uint(json, "weight_bytes", total->parts[GC_ESTIMATE_weight]);
     gc_json_write_uint(json, "kv_cache_bytes", total->parts[GC_ESTIMATE_kv_cache]);
     gc_json_write_uint(json, "peak_bytes", total->peak_bytes);
+    gc_present_lower_bounds(json, &table->estimate);
     gc_json_write_maybe(json, "device_gib", device > 0, device);
     gc_json_key(json, "fits");
     if (table->setup->has_budget)
@@ -173,16 +180,20 @@ static int write_mixes(struct table *table)
 
 static int write_all_weights(struct table *table)
 {
+    const struct estimate_setup *setup = table->setup;
     const bool is_changed =
-        table->setup->request.mix != GC_MIX_NONE || table->setup->weight_dtype != GC_DTYPE_NONE;
-    int status = write_weights(table, table->estimator, &table->setup->request,
+        setup->request.mix != GC_MIX_NONE || setup->weight_dtype != GC_DTYPE_NONE;
+    int status = write_weights(table, table->estimator, &setup->request,
                                is_changed ? "as asked" : "as they are");
+    table->fits = !setup->has_budget || table->fit.fits;
     if (status == TOOL_DONE && !gc_estimator_is_quantised(table->estimator))
         status = write_plain(table, GC_DTYPE_F32);
     if (status == TOOL_DONE && !gc_estimator_is_quantised(table->estimator))
         status = write_plain(table, GC_DTYPE_BF16);
     if (status == TOOL_DONE && gc_estimator_has_kinds(table->estimator))
         status = write_mixes(table);
+    if (status == TOOL_DONE && table->has_lower_bounds && !setup->json)
+        gc_writer_text(&table->out, "+: at least\n");
     return status;
 }
 
@@ -291,6 +302,22 @@ static int open_table(struct table *table, struct gc_model **model)
     return explain(table, status);
 }
 
+/* Refuses before the first line what a line or the cache's last column cannot hold: none is more
+ * than 32-bit weights, and the longest context. */
+static int check_largest(struct table *table)
+{
+    struct gc_estimator *widest;
+    struct gc_estimate_request request = table->setup->request;
+    enum gc_status status = gc_estimator_open(table->model, GC_DTYPE_F32, &widest);
+    if (status != GC_OK)
+        return explain(table, status);
+    request.mix = GC_MIX_NONE;
+    request.seq_len = gc_max_u64(request.seq_len, contexts[CONTEXTS - 1]);
+    status = gc_estimator_run(widest, &request, &table->estimate);
+    gc_estimator_close(widest);
+    return status == GC_OK ? TOOL_DONE : explain(table, status);
+}
+
 int estimate_table_run(const struct tool_command *command, const struct estimate_setup *setup)
 {
     static struct table table;
@@ -299,11 +326,19 @@ int estimate_table_run(const struct tool_command *command, const struct estimate
     int status = open_table(&table, &model);
     if (status != TOOL_DONE)
         return status;
+    status = check_largest(&table);
+    if (status != TOOL_DONE) {
+        gc_estimator_close(table.estimator);
+        gc_model_close(model);
+        return status;
+    }
     gc_writer_init(&table.out, STDOUT_FILENO);
     gc_json_init(&table.json, &table.out);
     status = write_table(&table);
     gc_estimator_close(table.estimator);
     gc_model_close(model);
     const int finished = tool_finish(command, &table.out);
+    if (status == TOOL_DONE && finished == TOOL_DONE && !table.fits)
+        return TOOL_DOES_NOT_FIT;
     return status != TOOL_DONE ? status : finished;
 }

@@ -117,7 +117,7 @@ is "training: states and gradients" "$(json run.json '[r["estimate"]["optimiser_
 gated 3 GPUCACHE_GATE=exit GPUCACHE_BUDGET=100GiB GPUCACHE_SEQ_LEN=128 GPUCACHE_TRAIN=adamw GPUCACHE_MIXED_PRECISION=1 GPUCACHE_CHECKPOINTING=1 -- "$PROGRAM"
 gated 0 GPUCACHE_GATE=exit GPUCACHE_BUDGET=40GiB GPUCACHE_SEQ_LEN=128 GPUCACHE_TRAIN=adamw GPUCACHE_LORA=8 -- "$PROGRAM"
 gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_TRAIN=adamw GPUCACHE_ZERO=2 -- "$PROGRAM"
-logged "training: what is divided needs devices" '--zero divides over several devices'
+logged "training: what is divided needs devices" 'GPUCACHE_ZERO divides over several devices'
 
 # ---- what a context takes: the first run measures it, the next one's estimate has it ----
 printf 'GPUCACHE_OVERHEAD=1.25\nGPUCACHE_CONTEXT_MEMORY=128MiB\n' > mine.conf
