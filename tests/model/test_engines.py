@@ -359,6 +359,13 @@ def check_table(llama, gguf):
     check("table: each fits in its device", problems)
     cache = {row["kv_dtype"]: row["8192"] for row in answer["kv_cache"]}
     equal("table: the cache by type", cache, {"f16": GIB, "f8_e4m3": GIB // 2})
+    equal("table: lower bounds of each row", [row["lower_bounds"] for row in answer["weights"]], [[]] * len(rows))
+    need = rows["as they are"]["peak_bytes"]
+    equal("table: the verdict is of the weights as they are", [subprocess.run([TOOL, "estimate", llama, "--table", "--budget", str(budget)],
+          capture_output=True).returncode for budget in (need, need - 1)], [0, 3])
+    failed = subprocess.run([TOOL, "estimate", llama, "--table", "--batch", "1000000000", "--seq-len", "900000000"], capture_output=True, text=True)
+    equal("table: a part beyond 64 bits is named, before the first line", [failed.returncode, failed.stdout, "_bytes: a size exceeds 64 bits" in failed.stderr],
+          [1, "", True])
     text = subprocess.run([TOOL, "estimate", gguf, "--table", "--budget", "3500MiB"], capture_output=True, text=True, check=True).stdout
     check("table: within 80 columns, with a verdict", [line for line in text.splitlines() if len(line) > 80] + ([] if " yes\n" in text and " no\n" in text else [text]))
 

@@ -50,6 +50,9 @@ done
 fails 2 '--devices 65 is not valid; accepted: an integer, 1 to 64' llama --devices 65
 fails 2 '--dtype f17 is not valid; accepted: an element type' llama --dtype f17
 fails 2 '--kv-dtype x is not valid' llama --kv-dtype x
+for option in seq-len=1000000001 chunk=1000000001 resident-experts=65537; do
+    fails 2 "accepted: an integer" llama "--$option"
+done
 fails 2 '--split rows is not valid; accepted: layers, tensor' llama --split rows
 fails 2 '--attention none is not valid; accepted: flash, full' llama --attention none
 fails 2 '--overhead 0.9 is not valid; accepted: a factor, 1 to 100' llama --overhead 0.9

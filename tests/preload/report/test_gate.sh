@@ -111,6 +111,7 @@ is "scores written out, a context that is given" "$(json run.json '[r["estimate"
 
 # ---- training ----
 gated 3 GPUCACHE_GATE=exit GPUCACHE_BUDGET=40GiB GPUCACHE_SEQ_LEN=128 GPUCACHE_TRAIN=adamw -- "$PROGRAM"
+logged "training: the verdict is of it" 'needs .* in training, which is .* more than'
 logged "training: adapters would fit" 'adapters of rank [0-9]* would fit'
 gated 0 GPUCACHE_GATE=exit GPUCACHE_BUDGET=100GiB GPUCACHE_SEQ_LEN=128 GPUCACHE_TRAIN=adamw -- "$PROGRAM"
 is "training: states and gradients" "$(json run.json '[r["estimate"]["optimiser_state_bytes"] // r["estimate"]["weight_bytes"], r["estimate"]["kv_cache_bytes"]]')" "[2, 0]"
@@ -118,6 +119,8 @@ gated 3 GPUCACHE_GATE=exit GPUCACHE_BUDGET=100GiB GPUCACHE_SEQ_LEN=128 GPUCACHE_
 gated 0 GPUCACHE_GATE=exit GPUCACHE_BUDGET=40GiB GPUCACHE_SEQ_LEN=128 GPUCACHE_TRAIN=adamw GPUCACHE_LORA=8 -- "$PROGRAM"
 gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_TRAIN=adamw GPUCACHE_ZERO=2 -- "$PROGRAM"
 logged "training: what is divided needs devices" 'GPUCACHE_ZERO divides over several devices'
+gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_LORA=8 -- "$PROGRAM"
+logged "training: an option without it" 'GPUCACHE_LORA is of training: add GPUCACHE_TRAIN OPTIMISER'
 
 # ---- what a context takes: the first run measures it, the next one's estimate has it ----
 printf 'GPUCACHE_OVERHEAD=1.25\nGPUCACHE_CONTEXT_MEMORY=128MiB\n' > mine.conf

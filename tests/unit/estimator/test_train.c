@@ -152,6 +152,9 @@ static void inference_tells_what_training_takes(void **state)
     request.training.optimiser = GC_OPTIMISER_NONE;
     run();
     assert_int_equal(estimate.training_at_least_bytes, 8 * ELEMENTS);
+    request.engine = GC_ENGINE_LLAMA_CPP; /* which computes in 32 bits */
+    run();
+    assert_int_equal(estimate.training_at_least_bytes, 8 * ELEMENTS);
     open_model(GC_MODEL_GGUF, GC_DTYPE_BF16, GC_DTYPE_NONE);
     request.training.optimiser = GC_OPTIMISER_NONE;
     run();
@@ -190,6 +193,10 @@ static void what_cannot_be_trained_is_refused(void **state)
     check_refused("--gpu-layers");
     request.resident_experts = 3;
     check_refused("--resident-experts");
+    request.split = GC_SPLIT_LAYERS;
+    check_refused("--split");
+    request.fraction = 500;
+    check_refused("--utilisation");
     request.training.optimiser = GC_OPTIMISER_NONE;
     request.training.lora_rank = 3;
     check_refused("--train");
