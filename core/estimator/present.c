@@ -69,9 +69,9 @@ static void put_optimiser(struct gc_json *json, const char *key, enum gc_optimis
         gc_json_write_string(json, key, gc_optimiser_name(optimiser));
 }
 
-/* null: it does not apply, or no value fits; 0 is a value that fits. */
+/* null: it does not apply, or no value fits and 0 might have. */
 static void put_suggestion(struct gc_json *json, const char *key, enum gc_suggestion_kind kind,
-                           const struct gc_suggestion *suggestion)
+                           uint64_t least, const struct gc_suggestion *suggestion)
 {
     const bool fits =
         suggestion->state == GC_SUGGESTION_SOME || suggestion->state == GC_SUGGESTION_ALL;
@@ -84,15 +84,17 @@ static void put_suggestion(struct gc_json *json, const char *key, enum gc_sugges
     else if (kind == GC_SUGGESTION_FLAG && suggestion->state != GC_SUGGESTION_NONE)
         gc_json_write_bool(json, key, fits);
     else
-        gc_json_write_maybe(json, key, fits, suggestion->value);
+        gc_json_write_maybe(json, key,
+                            fits || (least > 0 && suggestion->state == GC_SUGGESTION_NOTHING_FITS),
+                            fits ? suggestion->value : 0);
 }
 
 static void put_suggestions(struct gc_json *json, const struct gc_suggestions *suggestions)
 {
     static const struct gc_suggestions none;
     const struct gc_suggestions *from = suggestions != NULL ? suggestions : &none;
-#define GC_SUGGESTION(field, key, label, unit, kind)                                               \
-    put_suggestion(json, key, GC_SUGGESTION_##kind, &from->field);
+#define GC_SUGGESTION(field, key, label, unit, kind, least)                                        \
+    put_suggestion(json, key, GC_SUGGESTION_##kind, least, &from->field);
 #include "core/estimator/suggestions.def"
 #undef GC_SUGGESTION
 }
@@ -412,7 +414,7 @@ static void write_offer(struct gc_writer *out, const char *label, const char *un
 static void write_offers(struct gc_writer *out, const struct gc_suggestions *suggestions)
 {
     bool has_any = false;
-#define GC_SUGGESTION(field, key, label, unit, kind)                                               \
+#define GC_SUGGESTION(field, key, label, unit, kind, least)                                        \
     write_offer(out, label, unit, GC_SUGGESTION_##kind, &suggestions->field, &has_any);
 #include "core/estimator/suggestions.def"
 #undef GC_SUGGESTION

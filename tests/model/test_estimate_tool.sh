@@ -134,7 +134,7 @@ is "json: the contract's keys" "$(json out.json '[k for k in "weight_bytes kv_ca
 attention_workspace_bytes input_bytes overhead_bytes peak_bytes budget_bytes fits deficit_bytes coverage largest_batch \
 largest_seq_len resident_experts_per_layer parameters tensors warnings".split() if k not in r]')" "[]"
 is "json: deficit" "$(json out.json 'r["peak_bytes"] - r["budget_bytes"] - r["deficit_bytes"]')" 0
-is "json: no batch fits" "$(json out.json 'r["largest_batch"]')" null
+is "json: no batch fits" "$(json out.json 'r["largest_batch"]')" 0
 tokens=$(json out.json 'r["largest_seq_len"]')
 "$TOOL" estimate llama --budget 2GiB --seq-len "$tokens" > out
 is "the largest context fits" $? 0

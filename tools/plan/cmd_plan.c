@@ -20,14 +20,6 @@ static const struct plan_source *const sources[] = {
 
 /* ---- files that are written ---- */
 
-bool plan_output_is_json(const struct plan_request *request)
-{
-    static const char ENDING[] = ".json";
-    const size_t most = sizeof(ENDING) - 1;
-    const size_t length = request->output != NULL ? strlen(request->output) : 0;
-    return length >= most && gc_text_equal_nocase(request->output + length - most, ENDING, most);
-}
-
 static int fail_memory(const char *path)
 {
     return tool_fail(&tool_command_plan, "%s: %s", path, gc_status_text(GC_NO_HOST_MEMORY));

@@ -143,6 +143,14 @@ static int check(const struct plan_request *request, struct plan_subject *subjec
                      (unsigned)fault.first, (unsigned)fault.second, fault.what);
 }
 
+bool plan_output_is_json(const struct plan_request *request)
+{
+    static const char ENDING[] = ".json";
+    const size_t most = sizeof(ENDING) - 1;
+    const size_t length = request->output != NULL ? strlen(request->output) : 0;
+    return length >= most && gc_text_equal_nocase(request->output + length - most, ENDING, most);
+}
+
 static uint64_t cost_after(const struct plan_request *request)
 {
     uint64_t cost = CHECKS_COST + (request->json ? JSON_COST : TEXT_COST);
