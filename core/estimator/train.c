@@ -179,6 +179,11 @@ static void note_rows(const struct gc_estimator *estimator,
                      " has not been measured: its activations are a lower bound", NULL);
     } else if (!estimator->training_rows.is_exact) {
         note_partial(estimator, estimate);
+    } else if (gc_training_rows_approximate(&estimator->training_rows, &kind)) {
+        estimate->unknown_parts |= GC_TRAIN_PASS_PARTS;
+        estimate->approximate_parts |= GC_TRAIN_PASS_PARTS;
+        gc_notes_add(&estimate->notes, "activations of ", type,
+                     " in training with these options were other in some cases: approximate", NULL);
     } else if (told == TOLD_AT_MOST) {
         gc_notes_add(&estimate->notes,
                      "activations are those of training all parameters: adapters alone need less",

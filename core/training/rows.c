@@ -58,6 +58,16 @@ bool gc_training_rows_have(const struct gc_training_rows *rows, const struct gc_
     return false;
 }
 
+bool gc_training_rows_approximate(const struct gc_training_rows *rows,
+                                  const struct gc_training_kind *kind)
+{
+    for (uint32_t i = 0; i < rows->count; i++) {
+        if (holds(&rows->items[i], kind) && strchr(rows->items[i].flags, '~') != NULL)
+            return true;
+    }
+    return false;
+}
+
 /* The parts of a row, in order. */
 enum { PART_SAVED, PART_LOSS, PART_WORK, PART_GRADIENTS, PART_COUNT };
 

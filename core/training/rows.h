@@ -9,6 +9,7 @@
  *   a e     attention without scores in memory; with them
  *   c n     activations of layers computed again; kept
  *   l f     adapters trained; all parameters
+ *   ~       approximate: some configurations were measured otherwise
  *
  * Plain structures without pointers, about 200 KiB: too large for a stack. Thread-safe. */
 #ifndef GC_TRAINING_ROWS_H
@@ -51,6 +52,10 @@ void gc_training_rows_read(const struct gc_model *model, struct gc_training_rows
 /* Whether some row holds for this kind. */
 bool gc_training_rows_have(const struct gc_training_rows *rows,
                            const struct gc_training_kind *kind);
+
+/* Whether some row for this kind is approximate. */
+bool gc_training_rows_approximate(const struct gc_training_rows *rows,
+                                  const struct gc_training_kind *kind);
 
 /* The largest place. `gradients`: all of them, divided over `gradient_parts` devices already.
  * GC_OVERFLOW; GC_FORMAT: the table is wrong. */

@@ -120,21 +120,31 @@ def wrong_with(row, data):
     return hidden(flats, some, data["keys"], row["parts"]) or unsound(row["parts"], filled(data["absent"], {}))
 
 
+# Estimated over measured, of all probes, of the tenth and ninetieth percentile: rows outside of NEAR are left out, those
+# outside of EXACT are approximate.
+EXACT, NEAR = (0.85, 0.95, 1.1, 1.25), (0.7, 0.85, 1.4, 1.6)
+
+
+def fits(quality, bounds):
+    least, low, _, high, most = quality
+    return bounds[0] <= least and bounds[1] <= low and high <= bounds[2] and most <= bounds[3]
+
+
 def section(data):
     rows = collections.OrderedDict()
     for variant, its in data["variants"].items():
-        _, low, _, high, _ = data["quality"][variant]
-        if low < 0.95 or high > 1.1 or any(wrong_with(row, data) for row in its):
+        if not fits(data["quality"][variant], NEAR) or any(wrong_with(row, data) for row in its):
             continue
+        mark = "" if fits(data["quality"][variant], EXACT) else "~"
         for row in its:
-            rows.setdefault("|".join(row["parts"]), []).append(variant)
+            rows.setdefault((mark, "|".join(row["parts"])), []).append(variant)
     values = [text for text in data["absent"].values() if not IS_WORD.fullmatch(text) or text in data["absent"]]
-    used = {key for text in [*"|".join(rows).split("|"), *values] for key in names(text)}
+    used = {key for text in [*"|".join(text for _, text in rows).split("|"), *values] for key in names(text)}
     lacking = used - set(data["absent"]) - {"B", "S", "D", "R"}
     if lacking:
         raise ValueError(f"{data['type']}: no values for {lacking} where a configuration has none")
     lines = [f"={key} {text}" for key, text in sorted(data["absent"].items()) if key in used]
-    return lines + [f">{flags} {text}" for flags, text in merged(rows)]
+    return lines + [f">{flags}{mark} {text}" for flags, (mark, text) in merged(rows)]
 
 
 def variants(flags):
