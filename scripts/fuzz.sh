@@ -13,7 +13,7 @@ mkdir -p "$out"
 flags=(-std=gnu11 -g -O1 "-fsanitize=fuzzer-no-link,address,undefined" -fno-sanitize-recover=undefined -I.
     "-I$BUILD_DIR/gen" "-DGC_VERSION=\"$(cat VERSION)\"")
 objects=()
-for source in core/*.c core/*/*.c tools/*.c tools/*/*.c; do
+for source in core/*.c core/*/*.c core/*/*.S tools/*.c tools/*/*.c; do
     [ "$source" = tools/main.c ] && continue
     object=$out/${source//\//_}.o
     clang "${flags[@]}" -c -o "$object" "$source"

@@ -40,6 +40,7 @@ Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(CURDIR)/%,%,$@)')
 
 CORE_SRC := $(wildcard core/*.c core/*/*.c)
+CORE_TABLES := core/arch/tables.S
 # Rooms that read models: they make the module and belong to the tool, and nothing of them is preloaded.
 MODEL_ROOMS := model reader onnx formats graph planner arch training estimator
 PRELOADED_SRC := $(filter-out $(foreach r,$(MODEL_ROOMS),core/$(r)/%),$(CORE_SRC))
@@ -69,26 +70,6 @@ $(PAGE): $(PAGE_SRC) scripts/rules.mk
 		{ $(call page_array,page_tail); }; } > $@.new
 	$(Q)mv $@.new $@
 
-# ---- the table of architectures ----
-
-# The generated table and the one by hand, as one array of bytes for core/arch/architecture.c.
-ARCHITECTURES := $(OUT)/gen/architectures.h
-GENERATED += $(ARCHITECTURES)
-$(ARCHITECTURES): core/arch/architectures_more.txt core/arch/architectures.txt scripts/rules.mk
-	$(call say,GEN)
-	$(Q)mkdir -p $(@D)
-	$(Q)cat $(filter %.txt,$^) | { $(call page_array,architectures_table); } > $@.new
-	$(Q)mv $@.new $@
-
-# The tables of a class's memory: of a forward pass, for core/arch/frames.c, and of training, for core/training/rows.c.
-PLACES := $(OUT)/gen/frames_table.h $(OUT)/gen/training_table.h
-GENERATED += $(PLACES)
-$(PLACES): $(OUT)/gen/%_table.h: core/arch/%.txt scripts/rules.mk
-	$(call say,GEN)
-	$(Q)mkdir -p $(@D)
-	$(Q){ $(call page_array,$*_table); } < $< > $@.new
-	$(Q)mv $@.new $@
-
 # ---- the key of the build ----
 
 # A hash of core's sources: the library refuses a module that other sources made (core/report/model_module.h). Written
@@ -97,7 +78,7 @@ SOURCES_HASH := $(OUT)/gen/sources_hash.h
 GENERATED += $(SOURCES_HASH)
 $(SOURCES_HASH): force
 	$(Q)mkdir -p $(@D)
-	$(Q)sha256sum $(sort $(wildcard core/*.[ch] core/*/*.[ch] core/*/*.def core/*/*.txt core/*/page/*)) > $@.sums
+	$(Q)sha256sum $(sort $(wildcard core/*.[ch] core/*/*.[chS] core/*/*.def core/*/*.txt core/*/page/*)) > $@.sums
 	$(Q)sha256sum < $@.sums | sed -E 's/^(.{24}).*/#define GC_SOURCES_HASH "\1"/' > $@.new
 	$(Q)if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
@@ -141,6 +122,7 @@ $(OUT)/obj/%.o: %.S $(FLAGS_FILE)
 	$(call say,AS)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+$(call obj,$(CORE_TABLES)): $(wildcard core/arch/*.txt)
 -include $(shell test -d $(OUT)/obj && find $(OUT)/obj -name '*.d')
 
 # ---- the library and the tool ----
@@ -181,7 +163,7 @@ $(LIB): $(call obj,$(SHIM_SRC)) $(PRELOADED_ARCHIVE) $(EXPORTS)
 
 # Core as an archive: the tool and the tests link the objects that they use.
 CORE_ARCHIVE := $(OUT)/obj/core.a
-$(CORE_ARCHIVE): $(call obj,$(CORE_SRC))
+$(CORE_ARCHIVE): $(call obj,$(CORE_SRC) $(CORE_TABLES))
 	$(call say,AR)
 	$(Q)mkdir -p $(@D)
 	$(Q)rm -f $@ && ar rcsD $@ $^

@@ -16,6 +16,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The generated tables, each closed by NUL (tables.S): architectures_more.txt with
+ * architectures.txt, frames.txt, training.txt. */
+extern const char gc_arch_architectures[];
+extern const char gc_arch_frames[];
+extern const char gc_arch_training[];
+
 #define GC_ARCH_LAYER_MAX 1024U
 #define GC_ARCH_WORD_BYTES 96
 

@@ -1,19 +1,13 @@
 /* The table of architectures: sections, their lines, the values of a configuration. */
 #include "core/arch/architecture.h"
 
+#include "core/arch/arch.h"
 #include "core/io/text.h"
-
-#include "architectures.h" /* architectures_table, closed by NUL: scripts/rules.mk */
 
 #include <stdlib.h>
 #include <string.h>
 
 #define DEPTH_MAX 24
-
-static const char *table_text(void)
-{
-    return (const char *)architectures_table;
-}
 
 /* ---- lines ---- */
 
@@ -47,7 +41,7 @@ static const char *section_end(const char *at)
 /* The shared block of a line "%NUMBER". */
 static bool enter_block(struct gc_architecture_lines *lines, const char *number, size_t length)
 {
-    for (const char *at = next_mark(table_text(), '*'); *at != '\0';
+    for (const char *at = next_mark(gc_arch_architectures, '*'); *at != '\0';
          at = next_mark(next_line(at), '*')) {
         const char *end = line_end(at);
         if ((size_t)(end - at - 1) != length || memcmp(at + 1, number, length) != 0)
@@ -164,7 +158,7 @@ static const char *find_head(const char *class, const char *type, unsigned accep
 {
     const char *found = NULL;
     *rank = 0;
-    for (const char *at = next_mark(table_text(), '@'); *at != '\0';
+    for (const char *at = next_mark(gc_arch_architectures, '@'); *at != '\0';
          at = next_mark(next_line(at), '@')) {
         const struct gc_architecture_line line = {at, (size_t)(line_end(at) - at)};
         const unsigned its_rank = rank_of(&line, class, type);

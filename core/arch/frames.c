@@ -1,12 +1,11 @@
 /* Tables of rows by class, with the configuration's values put in; the table of frames. */
 #include "core/arch/frames.h"
 
+#include "core/arch/arch.h"
 #include "core/arch/architecture.h"
 #include "core/arch/expression.h"
 #include "core/base/bits.h"
 #include "core/io/text.h"
-
-#include "frames_table.h" /* frames_table, closed by NUL: scripts/rules.mk */
 
 #include <ctype.h>
 #include <stdio.h>
@@ -397,7 +396,7 @@ static void add_frame(struct gc_frame_visitor *visitor, char mark, const char *f
 
 void gc_frames_read(const struct gc_model *model, struct gc_frames *frames)
 {
-    static const struct gc_frame_table table = {(const char *)frames_table, "<>{}"};
+    static const struct gc_frame_table table = {gc_arch_frames, "<>{}"};
     struct frame_reader reader = {.visitor = {add_frame}, .frames = frames};
     struct gc_frame_section section;
     memset(frames, 0, sizeof(*frames));

@@ -3,7 +3,6 @@
 #include "core/arch/layers.h"
 
 #include "core/arch/arch.h"
-#include "core/arch/states.h"
 #include "core/base/bits.h"
 #include "core/io/text.h"
 

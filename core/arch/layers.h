@@ -97,4 +97,8 @@ enum gc_layer_part {
 /* The number of layers with this part. Pure. */
 uint32_t gc_layers_count(const struct gc_layers *layers, enum gc_layer_part part);
 
+/* Internal to arch (states.c): sets each layer's state size and the channels of each kind; the
+ * layers' kinds are set before. */
+void gc_states_set(const struct gc_arch *arch, struct gc_layers *layers);
+
 #endif

@@ -1,6 +1,6 @@
 /* The size of a layer's state by the configuration: Mamba's, a recurrent unit's, RWKV's, a short
  * convolution's. */
-#include "core/arch/states.h"
+#include "core/arch/layers.h"
 
 #include "core/base/bits.h"
 

@@ -177,7 +177,7 @@ static enum gc_status solve_further(struct gc_place_greedy *greedy)
 
 static enum gc_status solve_components(struct gc_place_run *run)
 {
-    struct gc_place_greedy greedy;
+    struct gc_place_greedy greedy = {.run = run};
     enum gc_status status = gc_fit_components(run);
     if (status == GC_OK)
         status = gc_greedy_init(&greedy, run);

@@ -125,7 +125,7 @@ static enum gc_status reorder_scope(struct reordering *reordering, uint32_t scop
     struct gc_schedule *schedule = reordering->schedule;
     struct gc_lifetimes_rules plain = *reordering->rules;
     struct gc_lifetimes lifetimes;
-    struct gc_order_model model;
+    struct gc_order_model model = {0};
     struct gc_order_found found;
     plain.no_in_place = true;
     enum gc_status status = gc_lifetimes_find(scratch, &schedule->graph, &plain, &lifetimes);

@@ -1,9 +1,8 @@
 #include "core/training/rows.h"
 
+#include "core/arch/arch.h"
 #include "core/base/bits.h"
 #include "core/model/checked.h"
-
-#include "training_table.h" /* training_table, closed by NUL: scripts/rules.mk */
 
 #include <string.h>
 
@@ -33,7 +32,7 @@ static void add_row(struct gc_frame_visitor *visitor, char mark, const char *fla
 
 void gc_training_rows_read(const struct gc_model *model, struct gc_training_rows *rows)
 {
-    static const struct gc_frame_table table = {(const char *)training_table, ">"};
+    static const struct gc_frame_table table = {gc_arch_training, ">"};
     struct row_reader reader = {.visitor = {add_row}, .rows = rows};
     struct gc_frame_section section;
     rows->count = 0;
