@@ -84,9 +84,8 @@ static bool next_property(struct gc_architecture_lines *lines, struct gc_archite
            gc_architecture_next(lines, line);
 }
 
-/* The n-th blank-separated part of a line. */
-static bool part_of(const struct gc_architecture_line *line, unsigned number, const char **text,
-                    size_t *length)
+bool gc_architecture_part(const struct gc_architecture_line *line, unsigned number,
+                          const char **text, size_t *length)
 {
     const char *at = line->text;
     const char *end = line->text + line->length;
@@ -111,8 +110,7 @@ static bool is_text(const char *text, size_t length, const char *other, size_t o
 
 /* ---- sections ---- */
 
-/* Ranks of a section's head "@CLASS TYPE KIND" for a configuration; 0: another's. */
-enum { RANK_BASE = 1, RANK_TYPE, RANK_CLASS, RANK_BOTH };
+#define BIT(rank) (1U << (unsigned)GC_ARCHITECTURE_RANK_##rank)
 
 static unsigned rank_of(const struct gc_architecture_line *head, const char *class,
                         const char *type)
@@ -120,7 +118,7 @@ static unsigned rank_of(const struct gc_architecture_line *head, const char *cla
     const char *parts[3];
     size_t lengths[3];
     for (unsigned i = 0; i < 3; i++) {
-        if (!part_of(head, i, &parts[i], &lengths[i]))
+        if (!gc_architecture_part(head, i, &parts[i], &lengths[i]))
             return 0;
     }
     const bool same_class =
@@ -128,10 +126,15 @@ static unsigned rank_of(const struct gc_architecture_line *head, const char *cla
     const bool same_type = type != NULL && is_text(parts[1], lengths[1], type, strlen(type));
     const bool is_base = is_text(parts[2], lengths[2], "base", 4);
     if (same_class)
-        return same_type ? RANK_BOTH : RANK_CLASS;
+        return same_type ? GC_ARCHITECTURE_RANK_BOTH : GC_ARCHITECTURE_RANK_CLASS;
     if (!same_type || is_text(parts[2], lengths[2], "head", 4))
         return 0;
-    return is_base ? RANK_BASE : RANK_TYPE;
+    return is_base ? GC_ARCHITECTURE_RANK_BASE : GC_ARCHITECTURE_RANK_TYPE;
+}
+
+unsigned gc_architecture_ranks(const char *class)
+{
+    return BIT(BASE) | BIT(CLASS) | BIT(BOTH) | (class == NULL ? BIT(TYPE) : 0);
 }
 
 /* Sets `lines` to the section below a head; heads of shared sections follow each other. */
@@ -141,6 +144,26 @@ static void set_lines(struct gc_architecture_lines *lines, const char *head)
     while (*at == '@')
         at = next_line(at);
     *lines = (struct gc_architecture_lines){.at = at, .end = section_end(at)};
+}
+
+bool gc_architecture_section(const char *table, const char *class, const char *type, unsigned ranks,
+                             struct gc_architecture_lines *lines, enum gc_architecture_rank *rank)
+{
+    const char *found = NULL;
+    unsigned best = 0;
+    for (const char *at = next_mark(table, '@'); *at != '\0'; at = next_mark(next_line(at), '@')) {
+        const struct gc_architecture_line line = {at, (size_t)(line_end(at) - at)};
+        const unsigned its_rank = rank_of(&line, class, type);
+        if ((ranks >> its_rank & 1U) != 0 && its_rank > best) {
+            best = its_rank;
+            found = at;
+        }
+    }
+    if (found == NULL)
+        return false;
+    set_lines(lines, found);
+    *rank = (enum gc_architecture_rank)best;
+    return true;
 }
 
 static bool find_values(const struct gc_expression_names *names,
@@ -153,53 +176,37 @@ static void init_scope(struct gc_architecture_scope *scope, const struct gc_mode
     scope->model = model;
 }
 
-/* The section's head of the highest accepted rank, the first of equals; NULL. */
-static const char *find_head(const char *class, const char *type, unsigned accepted, unsigned *rank)
-{
-    const char *found = NULL;
-    *rank = 0;
-    for (const char *at = next_mark(gc_arch_architectures, '@'); *at != '\0';
-         at = next_mark(next_line(at), '@')) {
-        const struct gc_architecture_line line = {at, (size_t)(line_end(at) - at)};
-        const unsigned its_rank = rank_of(&line, class, type);
-        if ((accepted >> its_rank & 1U) != 0 && its_rank > *rank) {
-            *rank = its_rank;
-            found = at;
-        }
-    }
-    return found;
-}
-
 static const char *text_of(const struct gc_meta_value *value)
 {
     return value != NULL && value->kind == GC_META_TEXT ? value->text : NULL;
 }
 
-static const char *class_of(const struct gc_model *model)
+const char *gc_architecture_class_name(const struct gc_model *model)
 {
-    const struct gc_meta_value *classes = gc_model_find_meta(model, "architectures");
-    return classes != NULL && classes->kind == GC_META_ARRAY && classes->kept > 0
-               ? text_of(&classes->items[0])
-               : NULL;
+    const struct gc_meta_value *class = gc_model_find_meta(model, "architectures");
+    if (class != NULL && class->kind == GC_META_ARRAY && class->kept > 0)
+        class = &class->items[0];
+    return text_of(class);
+}
+
+const char *gc_architecture_type_name(const struct gc_model *model)
+{
+    return text_of(gc_model_find_meta(model, "model_type"));
 }
 
 enum gc_architecture_match gc_architecture_find(const struct gc_model *model,
                                                 struct gc_architecture_scope *scope)
 {
-    const char *class = class_of(model);
-    const char *type = text_of(gc_model_find_meta(model, "model_type"));
-    unsigned rank;
+    const char *class = gc_architecture_class_name(model);
+    const char *type = gc_architecture_type_name(model);
+    enum gc_architecture_rank rank;
     init_scope(scope, model);
-    const char *head = find_head(class, type, 1U << RANK_BOTH | 1U << RANK_CLASS, &rank);
-    if (head == NULL && class == NULL)
-        head = find_head(class, type, 1U << RANK_TYPE, &rank);
-    if (head == NULL)
-        head = find_head(class, type, 1U << RANK_BASE, &rank);
-    if (head == NULL)
+    if (!gc_architecture_section(gc_arch_architectures, class, type, gc_architecture_ranks(class),
+                                 &scope->lines, &rank))
         return GC_ARCHITECTURE_NONE;
-    set_lines(&scope->lines, head);
-    scope->is_other_type = rank == RANK_CLASS && type != NULL;
-    return rank == RANK_BASE && class != NULL && !gc_text_has_ending(class, strlen(class), "Model")
+    scope->is_other_type = rank == GC_ARCHITECTURE_RANK_CLASS && type != NULL;
+    return rank == GC_ARCHITECTURE_RANK_BASE && class != NULL &&
+                   !gc_text_has_ending(class, strlen(class), "Model")
                ? GC_ARCHITECTURE_TYPE
                : GC_ARCHITECTURE_CLASS;
 }
@@ -209,7 +216,7 @@ bool gc_architecture_find_base(const struct gc_architecture_scope *outer, const 
                                struct gc_architecture_scope *scope)
 {
     char name[GC_ARCHITECTURE_KEY_BYTES];
-    unsigned rank;
+    enum gc_architecture_rank rank;
     init_scope(scope, outer->model);
     scope->depth = outer->depth + 1;
     const size_t before = strlen(outer->prefix);
@@ -219,11 +226,8 @@ bool gc_architecture_find_base(const struct gc_architecture_scope *outer, const 
     memcpy(scope->prefix, outer->prefix, before);
     memcpy(scope->prefix + before, key, key_length);
     scope->prefix[before + key_length] = '.';
-    const char *head = find_head(NULL, name, 1U << RANK_BASE, &rank);
-    if (head == NULL)
-        return false;
-    set_lines(&scope->lines, head);
-    return true;
+    return gc_architecture_section(gc_arch_architectures, NULL, name, BIT(BASE), &scope->lines,
+                                   &rank);
 }
 
 /* ---- values ---- */
@@ -283,7 +287,8 @@ static const struct gc_meta_value *find_other_name(const struct gc_architecture_
         const char *other;
         size_t other_length;
         if (line.text[0] != '~' || line.length < length + 2 || line.text[length + 1] != ' ' ||
-            memcmp(line.text + 1, key, length) != 0 || !part_of(&line, 1, &other, &other_length))
+            memcmp(line.text + 1, key, length) != 0 ||
+            !gc_architecture_part(&line, 1, &other, &other_length))
             continue;
         const struct gc_meta_value *value = gc_architecture_find_key(scope, other, other_length);
         if (value != NULL)
@@ -384,7 +389,7 @@ static bool is_for(const struct gc_architecture_line *line, const struct gc_expr
 {
     const char *text;
     size_t length;
-    (void)part_of(line, 0, &text, &length);
+    (void)gc_architecture_part(line, 0, &text, &length);
     text++;
     length--;
     if (name->part == GC_EXPRESSION_LENGTH) {
@@ -415,7 +420,8 @@ static bool class_value(const struct gc_architecture_scope *scope, char mark,
     while (next_property(&lines, &line)) {
         const char *text;
         size_t length;
-        if (line.text[0] != mark || !is_for(&line, name) || !part_of(&line, 1, &text, &length))
+        if (line.text[0] != mark || !is_for(&line, name) ||
+            !gc_architecture_part(&line, 1, &text, &length))
             continue;
         struct gc_architecture_scope inner = *scope;
         inner.depth++;
@@ -436,8 +442,8 @@ static bool enter_object(const struct gc_architecture_scope *scope,
         const char *parts[2];
         size_t lengths[2];
         if ((line.text[0] != '&' && line.text[0] != '+') ||
-            !part_of(&line, 0, &parts[0], &lengths[0]) ||
-            !part_of(&line, 1, &parts[1], &lengths[1]))
+            !gc_architecture_part(&line, 0, &parts[0], &lengths[0]) ||
+            !gc_architecture_part(&line, 1, &parts[1], &lengths[1]))
             continue;
         const char *key = parts[0] + 1;
         const size_t length = lengths[0] - 1;

@@ -17,6 +17,19 @@
 
 #define GC_ARCHITECTURE_KEY_BYTES 160
 
+/* ---- tables: sections of lines, each below its head "@CLASS TYPE KIND" ---- */
+
+/* How well a head fits a configuration; 0: not at all. Heads of kind "head" go by their class
+ * alone, those of kind "base" are of the type's model without a head. */
+enum gc_architecture_rank {
+    GC_ARCHITECTURE_RANK_BASE = 1,
+    GC_ARCHITECTURE_RANK_TYPE,
+    GC_ARCHITECTURE_RANK_CLASS,
+    GC_ARCHITECTURE_RANK_BOTH,
+};
+/* Bits of ranks: those of a configuration's own class; NULL: it names none. */
+unsigned gc_architecture_ranks(const char *class);
+
 /* The lines of one section of the table, shared blocks included. */
 struct gc_architecture_lines {
     const char *at;
@@ -30,8 +43,16 @@ struct gc_architecture_line {
     size_t length;
 };
 
+/* The section of the highest of these ranks, the first of equals; false: there is none. */
+bool gc_architecture_section(const char *table, const char *class, const char *type, unsigned ranks,
+                             struct gc_architecture_lines *lines, enum gc_architecture_rank *rank);
+
 /* False at the section's end. */
 bool gc_architecture_next(struct gc_architecture_lines *lines, struct gc_architecture_line *line);
+
+/* The n-th blank-separated part of a line. */
+bool gc_architecture_part(const struct gc_architecture_line *line, unsigned number,
+                          const char **text, size_t *length);
 
 /* The values of a configuration, completed by the class: for expressions of its section. Copy it to
  * evaluate with further names: look these up first, then call names.find. */
@@ -49,6 +70,10 @@ enum gc_architecture_match {
     GC_ARCHITECTURE_TYPE,  /* of the same type, without this class's head */
     GC_ARCHITECTURE_CLASS, /* the class itself */
 };
+
+/* The class and the type that a configuration names; NULL: none. */
+const char *gc_architecture_class_name(const struct gc_model *model);
+const char *gc_architecture_type_name(const struct gc_model *model);
 
 /* The section of a configuration. The model must outlive the scope. */
 enum gc_architecture_match gc_architecture_find(const struct gc_model *model,

@@ -15,82 +15,24 @@
 
 /* ---- sections ---- */
 
-static const char *next_line(const char *at)
+/* Whether a part of a line is this text. */
+static bool is_part(const struct gc_architecture_line *line, unsigned number, const char *text)
 {
-    const char *end = strchr(at, '\n');
-    return end != NULL ? end + 1 : at + strlen(at);
-}
-
-static size_t line_length(const char *at)
-{
-    return strcspn(at, "\n");
-}
-
-/* The blank-separated part of a line. */
-static const char *part_of(const char *line, unsigned number, size_t *length)
-{
-    const size_t whole = line_length(line);
-    const char *at = line;
-    for (;;) {
-        const size_t left = whole - (size_t)(at - line);
-        const char *blank = memchr(at, ' ', left);
-        *length = blank != NULL ? (size_t)(blank - at) : left;
-        if (number-- == 0)
-            return at;
-        if (blank == NULL)
-            return NULL;
-        at = blank + 1;
-    }
-}
-
-static bool is_part(const char *line, unsigned number, const char *text)
-{
+    const char *part;
     size_t length;
-    const char *part = part_of(line, number, &length);
-    return part != NULL && text != NULL && length == strlen(text) &&
+    return gc_architecture_part(line, number, &part, &length) && length == strlen(text) &&
            memcmp(part, text, length) == 0;
 }
 
-/* How well a head "@CLASS TYPE KIND" fits; 0: not at all. */
-enum { FIT_BASE = 1, FIT_TYPE, FIT_CLASS, FIT_BOTH };
-
-static unsigned fit_of(const char *head, const char *class, const char *type)
+/* The section's next line with one of these marks. */
+static bool next_marked(struct gc_architecture_lines *lines, const char *marks,
+                        struct gc_architecture_line *line)
 {
-    const bool same_type = is_part(head, 1, type);
-    const bool same_class = is_part(head + 1, 0, class);
-    if (same_class)
-        return same_type ? FIT_BOTH : FIT_CLASS;
-    if (!same_type || is_part(head, 2, "head"))
-        return 0;
-    return is_part(head, 2, "base") ? FIT_BASE : class == NULL ? FIT_TYPE : 0;
-}
-
-/* The lines below the head that fits best, the first of equals; NULL. */
-static const char *find_section(const char *table, const char *class, const char *type,
-                                unsigned *fit)
-{
-    const char *found = NULL;
-    *fit = 0;
-    for (const char *at = table; *at != '\0'; at = next_line(at)) {
-        const unsigned its_fit = *at == '@' ? fit_of(at, class, type) : 0;
-        if (its_fit > *fit) {
-            *fit = its_fit;
-            found = at;
-        }
+    while (gc_architecture_next(lines, line)) {
+        if (strchr(marks, line->text[0]) != NULL)
+            return true;
     }
-    while (found != NULL && *found == '@')
-        found = next_line(found);
-    return found;
-}
-
-/* The section's next line with this mark, from `at` on; NULL. */
-static const char *find_mark(const char *at, const char *marks)
-{
-    for (; *at != '\0' && *at != '@'; at = next_line(at)) {
-        if (strchr(marks, *at) != NULL)
-            return at;
-    }
-    return NULL;
+    return false;
 }
 
 /* ---- values ---- */
@@ -99,17 +41,19 @@ static const char *find_mark(const char *at, const char *marks)
 struct frame_names {
     struct gc_expression_names names;
     const struct gc_architecture_scope *scope;
-    const char *section;
+    struct gc_architecture_lines section;
     unsigned depth;
 };
 
 /* Whether a line is for this name, after its mark: "KEY", "#KEY", "KEY[ITEM]". */
-static bool is_for(const char *line, const struct gc_expression_name *name)
+static bool is_for(const struct gc_architecture_line *line, const struct gc_expression_name *name)
 {
     const bool is_item = name->part == GC_EXPRESSION_ITEM;
     const bool is_length = name->part == GC_EXPRESSION_LENGTH;
+    const char *key;
     size_t length;
-    const char *key = part_of(line, 0, &length) + 1;
+    (void)gc_architecture_part(line, 0, &key, &length);
+    key++;
     if (length - 1 != name->length + is_length + (is_item ? name->item_length + 2 : 0) ||
         (is_length && *key != '#') || memcmp(key + is_length, name->name, name->length) != 0)
         return false;
@@ -117,24 +61,26 @@ static bool is_for(const char *line, const struct gc_expression_name *name)
                         memcmp(key + name->length + 1, name->item, name->item_length) == 0);
 }
 
-/* The next of a section's lines "=KEY EXPRESSION" or "~KEY OTHER" for this name, from `at` on;
- * NULL. */
-static const char *find_line(const char *at, const char *mark,
-                             const struct gc_expression_name *name)
+/* The next of a section's lines "=KEY EXPRESSION" or "~KEY OTHER" for this name: its second part.
+ */
+static bool next_for(struct gc_architecture_lines *lines, const char *mark,
+                     const struct gc_expression_name *name, const char **text, size_t *length)
 {
-    at = find_mark(at, mark);
-    while (at != NULL && !is_for(at, name))
-        at = find_mark(next_line(at), mark);
-    return at;
+    struct gc_architecture_line line;
+    while (next_marked(lines, mark, &line)) {
+        if (is_for(&line, name) && gc_architecture_part(&line, 1, text, length))
+            return true;
+    }
+    return false;
 }
 
 static bool own_value(const struct frame_names *own, const struct gc_expression_name *name,
                       double *value)
 {
+    struct gc_architecture_lines lines = own->section;
+    const char *text;
     size_t length;
-    const char *line = find_line(own->section, "=", name);
-    const char *text = line != NULL ? part_of(line, 1, &length) : NULL;
-    if (text == NULL || own->depth > DEPTH_MAX)
+    if (own->depth > DEPTH_MAX || !next_for(&lines, "=", name, &text, &length))
         return false;
     if (name->part == GC_EXPRESSION_EQUAL) {
         *value = length == name->item_length && memcmp(text, name->item, length) == 0;
@@ -152,11 +98,11 @@ static struct gc_expression_name given_name(const struct frame_names *own,
     struct gc_expression_name given = *name;
     if (gc_architecture_find_key(own->scope, name->name, name->length) != NULL)
         return given;
-    for (const char *at = find_line(own->section, "~", name); at != NULL;
-         at = find_line(next_line(at), "~", name)) {
-        size_t length;
-        const char *other = part_of(at, 1, &length);
-        if (other != NULL && gc_architecture_find_key(own->scope, other, length) != NULL) {
+    struct gc_architecture_lines lines = own->section;
+    const char *other;
+    size_t length;
+    while (next_for(&lines, "~", name, &other, &length)) {
+        if (gc_architecture_find_key(own->scope, other, length) != NULL) {
             given.name = other;
             given.length = length;
             break;
@@ -268,31 +214,24 @@ static bool put_values(const struct frame_names *own, const char *row, size_t le
 
 /* ---- a configuration's rows ---- */
 
-static const char *word_of(const struct gc_model *model, const char *key)
-{
-    const struct gc_meta_value *value = gc_model_find_meta(model, key);
-    if (value != NULL && value->kind == GC_META_ARRAY && value->count > 0)
-        value = &value->items[0];
-    return value != NULL && value->kind == GC_META_TEXT ? value->text : NULL;
-}
-
 /* False if a row's values are not known. */
 static bool visit_rows(const struct frame_names *own, const char *marks,
                        struct gc_frame_visitor *visitor)
 {
     char text[GC_FRAME_ROW_BYTES];
     bool is_whole = true;
-    for (const char *at = find_mark(own->section, marks); at != NULL;
-         at = find_mark(next_line(at), marks)) {
-        const char *end = at + line_length(at);
+    struct gc_architecture_lines lines = own->section;
+    struct gc_architecture_line line;
+    while (next_marked(&lines, marks, &line)) {
+        const char *flags = line.text + 1;
+        const char *row;
         size_t length;
-        const char *flags = part_of(at, 0, &length) + 1;
-        const char *row = part_of(at, 1, &length);
-        const size_t flags_length = row != NULL ? (size_t)(row - 1 - flags) : 0;
-        if (row == NULL)
+        const bool has_flags = gc_architecture_part(&line, 1, &row, &length);
+        const size_t flags_length = has_flags ? (size_t)(row - 1 - flags) : 0;
+        if (!has_flags)
             row = flags;
-        if (put_values(own, row, (size_t)(end - row), text))
-            visitor->row(visitor, *at, flags, flags_length, text);
+        if (put_values(own, row, (size_t)(line.text + line.length - row), text))
+            visitor->row(visitor, line.text[0], flags, flags_length, text);
         else
             is_whole = false;
     }
@@ -315,22 +254,21 @@ static uint64_t hidden_of(const struct frame_names *own)
 static bool enter_object(struct frame_names *own, struct gc_architecture_scope *inner,
                          const char *table)
 {
+    struct gc_architecture_lines lines = own->section;
+    struct gc_architecture_line line;
+    enum gc_architecture_rank rank;
+    const char *key;
     size_t length;
-    unsigned fit;
-    const char *line = find_mark(own->section, "&");
-    if (line == NULL)
+    if (!next_marked(&lines, "&", &line) || !gc_architecture_part(&line, 0, &key, &length))
         return false;
-    const char *key = part_of(line, 0, &length) + 1;
-    length--;
-    const char *type = gc_architecture_type_of(own->scope, key, length);
-    if (type == NULL || is_part(line, 1, type))
-        return false;
-    const char *section = find_section(table, NULL, type, &fit);
-    if (section == NULL || fit != FIT_TYPE ||
-        !gc_architecture_find_base(own->scope, type, strlen(type), key, length, inner))
+    const char *type = gc_architecture_type_of(own->scope, key + 1, length - 1);
+    if (type == NULL || is_part(&line, 1, type) ||
+        !gc_architecture_section(table, NULL, type, 1U << (unsigned)GC_ARCHITECTURE_RANK_TYPE,
+                                 &lines, &rank) ||
+        !gc_architecture_find_base(own->scope, type, strlen(type), key + 1, length - 1, inner))
         return false;
     own->scope = inner;
-    own->section = section;
+    own->section = lines;
     return true;
 }
 
@@ -353,16 +291,22 @@ void gc_frames_visit(const struct gc_model *model, const struct gc_frame_table *
 {
     struct gc_architecture_scope scope;
     struct gc_architecture_scope inner;
-    unsigned fit;
-    const char *class = word_of(model, "architectures");
-    const char *lines = find_section(table->text, class, word_of(model, "model_type"), &fit);
-    *section = (struct gc_frame_section){.is_found = lines != NULL};
-    if (lines == NULL)
+    struct gc_architecture_lines lines;
+    struct gc_architecture_line line;
+    enum gc_architecture_rank rank;
+    const char *class = gc_architecture_class_name(model);
+    section->is_found =
+        gc_architecture_section(table->text, class, gc_architecture_type_name(model),
+                                gc_architecture_ranks(class), &lines, &rank);
+    section->is_exact = false;
+    section->hidden = 0;
+    if (!section->is_found)
         return;
     (void)gc_architecture_find(model, &scope);
     struct frame_names own = {.names = {find_value}, .scope = &scope, .section = lines};
     (void)enter_object(&own, &inner, table->text);
-    section->is_exact = (fit != FIT_BASE || is_headless(class)) && find_mark(lines, "?") == NULL;
+    section->is_exact = (rank != GC_ARCHITECTURE_RANK_BASE || is_headless(class)) &&
+                        !next_marked(&lines, "?", &line);
     section->hidden = hidden_of(&own);
     if (!visit_rows(&own, table->marks, visitor))
         section->is_exact = false;
