@@ -272,10 +272,10 @@ storm: all ## members that take turns in device memory, and everything happens t
 	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/soak/swap_storm.py --seconds $(or $(STORM_SECONDS),1800) $(if $(STORM_SEED),--seed $(STORM_SEED))
 
 .PHONY: lint
-lint: ## format, clang-tidy, cppcheck, shellcheck, layers, rooms, exports, interface, tables, coverage
+lint: ## format, clang-tidy, cppcheck, shellcheck, layers, rooms, exports, interface, tables, coverage; SHARE=10: clang-tidy's deep search of a tenth (scripts/tidy.py)
 	$(Q)scripts/deps.sh lint
 	$(Q)$(MAKE) --no-print-directory all compile_commands.json
-	$(Q)BUILD_DIR=$(abspath $(OUT)) CUDA_HOME=$(CUDA_HOME) scripts/lint.sh
+	$(Q)BUILD_DIR=$(abspath $(OUT)) CUDA_HOME=$(CUDA_HOME) SHARE=$(SHARE) scripts/lint.sh
 
 .PHONY: format
 format: ## rewrite the sources by .clang-format

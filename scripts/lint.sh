@@ -1,6 +1,6 @@
 #!/bin/bash
 # The steps of `make lint`; goes on after a failure and counts them.
-# Needs: a finished build in BUILD_DIR, compile_commands.json.
+# Needs: a finished build in BUILD_DIR, compile_commands.json. SHARE is that of scripts/tidy.py.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 BUILD_DIR=${BUILD_DIR:-$PWD/build}
@@ -23,11 +23,11 @@ files() {
 }
 
 format() { files '*.c' '*.h' | xargs -r clang-format --dry-run -Werror; }
-tidy() { scripts/tidy.py "$BUILD_DIR/lint"; }
+tidy() { scripts/tidy.py "$BUILD_DIR/lint" ${SHARE:+"$SHARE"}; }
 # No CUDA headers and no system headers: cppcheck knows libc, and the rest is clang-tidy's.
 cpp_check() {
     mkdir -p "$BUILD_DIR/cppcheck"
-    cppcheck -q -j 2 --std=c11 --language=c --enable=warning,performance,portability --inline-suppr \
+    cppcheck -q -j "$(nproc)" --std=c11 --language=c --enable=warning,performance,portability --inline-suppr \
         -i tools/engines/python/torch.cc --error-exitcode=1 --cppcheck-build-dir="$BUILD_DIR/cppcheck" -I. -I"$BUILD_DIR/gen" \
         --suppressions-list=scripts/cppcheck.txt core shim tools tests/simcuda tests/unit
 }
@@ -35,18 +35,20 @@ shell() {
     { files '*.sh'; echo .ci/run; } | xargs -r shellcheck -x -e SC1091
 }
 python() {
-    { files '*.py'; echo tests/run; } | while read -r file; do
-        python3 - "$file" << 'END' || echo "$file" >> "$BUILD_DIR/lint.python"
+    { files '*.py'; echo tests/run; echo tests/drivers; } | python3 -c '
 import ast, sys
-ast.parse(open(sys.argv[1], encoding="utf-8").read(), sys.argv[1])
-END
-    done
-    ! [ -s "$BUILD_DIR/lint.python" ]
+failed = 0
+for path in sys.stdin.read().split():
+    try:
+        ast.parse(open(path, encoding="utf-8").read(), path)
+    except (SyntaxError, UnicodeDecodeError) as error:
+        print(f"{path}: {error}")
+        failed = 1
+sys.exit(failed)'
 }
 # Each generated table in a document is up to date.
 tables() { scripts/tables.sh --check; }
 
-rm -f "$BUILD_DIR/lint.python"
 step clang-format format
 step clang-tidy tidy
 step cppcheck cpp_check
