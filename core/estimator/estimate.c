@@ -89,7 +89,7 @@ static void open_network(struct gc_estimator *estimator)
  * does not tell, other types for one. Shares stay in proportion. */
 static void take_indexed(struct gc_weights *weights, uint64_t bytes)
 {
-    const double factor = weights->bytes > 0 ? (double)bytes / (double)weights->bytes : 0;
+    const uint64_t before = gc_max_u64(weights->bytes, 1);
     uint64_t sum = 0;
     weights->expert_bytes = 0;
     struct gc_weight_share *const apart[] = {&weights->embedding, &weights->first, &weights->last};
@@ -97,14 +97,21 @@ static void take_indexed(struct gc_weights *weights, uint64_t bytes)
     for (uint32_t i = 0; i < weights->layer_count + apart_count; i++) {
         struct gc_weight_share *share =
             i < apart_count ? apart[i] : &weights->layers[i - apart_count];
-        share->dense_bytes = (uint64_t)((double)share->dense_bytes * factor);
-        share->replicated_bytes = (uint64_t)((double)share->replicated_bytes * factor);
-        share->expert_bytes = (uint64_t)((double)share->expert_bytes * factor);
+        share->dense_bytes = gc_scale_u64(share->dense_bytes, bytes, before);
+        share->replicated_bytes = gc_scale_u64(share->replicated_bytes, bytes, before);
+        share->expert_bytes = gc_scale_u64(share->expert_bytes, bytes, before);
         sum += share->dense_bytes + share->replicated_bytes + share->expert_bytes;
         weights->expert_bytes += share->expert_bytes;
     }
     weights->first.dense_bytes += gc_sub_or_zero_u64(bytes, sum); /* rounding, or all */
     weights->bytes = bytes;
+}
+
+/* Whether the bytes are those of the same parameters in another type. */
+static bool is_retyped(const struct gc_training_sums *parameters, uint64_t bytes)
+{
+    return parameters->elements > 0 && bytes % parameters->elements == 0 &&
+           (bytes / parameters->elements == 2 || bytes / parameters->elements == 4);
 }
 
 /* Holds an index without its files against the configuration's tensors. */
@@ -114,6 +121,7 @@ static void hold_against_index(struct gc_estimator *estimator, const struct gc_m
     char stated[GC_NOTE_NUMBER_BYTES];
     char computed[GC_NOTE_NUMBER_BYTES];
     const uint64_t bytes = model->indexed_bytes;
+    const bool is_taken = estimator->weight_dtype == GC_DTYPE_NONE;
     if (bytes == 0)
         return;
     if (architecture == NULL)
@@ -124,13 +132,19 @@ static void hold_against_index(struct gc_estimator *estimator, const struct gc_m
         gc_notes_add(&estimator->notes, "the index states ", gc_note_number(bytes, stated),
                      " bytes of weights, the configuration describes ",
                      gc_note_number(architecture->model.totals.weight_bytes, computed),
-                     ": the index is taken", NULL);
+                     is_taken ? ": the index is taken"
+                              : ": the configuration is taken, in the type that was asked for",
+                     NULL);
+    if (!is_taken)
+        return; /* the number of elements is not stated */
     estimator->has_no_weights = false;
     estimator->has_some_weights = false;
-    if (estimator->weight_dtype == GC_DTYPE_NONE)
-        take_indexed(&estimator->weights, bytes);
-    else if (architecture == NULL)
-        estimator->has_no_weights = true; /* the number of elements is unknown */
+    take_indexed(&estimator->weights, bytes);
+    estimator->is_indexed_apart =
+        architecture != NULL && !is_retyped(&estimator->parameters, bytes);
+    if (estimator->is_indexed_apart)
+        gc_training_sums_scale(&estimator->parameters,
+                               gc_sub_or_zero_u64(bytes, estimator->buffer_bytes));
 }
 
 /* The tensors that the configuration describes, where the files have none. */
@@ -171,11 +185,11 @@ static enum gc_status count_weights(struct gc_estimator *estimator, const struct
         gc_weights_count(counted, estimator->weight_dtype, &estimator->weights);
     if (status != GC_OK)
         return status;
-    hold_against_index(estimator, model, architecture);
     gc_lora_read(counted, &estimator->lora);
     if (gc_training_sums_count(counted, estimator->weight_dtype, &estimator->parameters,
                                &estimator->buffer_bytes) != GC_OK)
         return GC_OVERFLOW;
+    hold_against_index(estimator, model, architecture);
     estimator->is_stored_quantised = is_stored_quantised(estimator, model);
     if (model->tensor_count > 0 && estimator->has_layers)
         gc_architecture_compare(model, &estimator->notes);

@@ -206,6 +206,15 @@ void gc_train_set_types(const struct gc_estimator *estimator,
     note_rows(estimator, request, estimate);
     if (estimator->has_some_weights)
         estimate->unknown_parts |= BIT(GC_ESTIMATE_gradient) | BIT(GC_ESTIMATE_optimiser_state);
+    if (estimator->is_indexed_apart) {
+        const unsigned parts = BIT(GC_ESTIMATE_weight) | BIT(GC_ESTIMATE_gradient) |
+                               BIT(GC_ESTIMATE_optimiser_state);
+        estimate->unknown_parts |= parts;
+        estimate->approximate_parts |= parts;
+        gc_notes_add(&estimate->notes,
+                     "the index's parameters are taken in the configuration's type: approximate",
+                     NULL);
+    }
     if (estimator->is_unshaped && training->optimiser == GC_OPTIMISER_ADAFACTOR &&
         training->lora_rank == 0) {
         estimate->unknown_parts |= BIT(GC_ESTIMATE_optimiser_state);

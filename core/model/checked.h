@@ -43,6 +43,13 @@ static inline enum gc_status gc_sum_status(const struct gc_sum *sum)
     return sum->overflowed ? GC_OVERFLOW : GC_OK;
 }
 
+/* value · part / whole, rounded down; whole from 1. Saturates. */
+static inline uint64_t gc_scale_u64(uint64_t value, uint64_t part, uint64_t whole)
+{
+    const unsigned __int128 scaled = (unsigned __int128)value * part / whole;
+    return scaled > UINT64_MAX ? UINT64_MAX : (uint64_t)scaled;
+}
+
 static inline uint64_t gc_divide_up_u64(uint64_t value, uint64_t divisor)
 {
     return value / divisor + (value % divisor != 0);

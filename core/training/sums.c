@@ -137,3 +137,12 @@ enum gc_status gc_training_sums_retype(struct gc_training_sums *sums, uint64_t e
 {
     return gc_mul_u64(sums->elements, element_bytes, &sums->bytes) ? GC_OK : GC_OVERFLOW;
 }
+
+void gc_training_sums_scale(struct gc_training_sums *sums, uint64_t bytes)
+{
+    const uint64_t before = sums->bytes;
+    uint64_t *const counts[] = {&sums->elements, &sums->bytes, &sums->factored, &sums->unblocked,
+                                &sums->blocks};
+    for (unsigned i = 0; before > 0 && i < sizeof(counts) / sizeof(counts[0]); i++)
+        *counts[i] = gc_scale_u64(*counts[i], bytes, before);
+}

@@ -61,4 +61,7 @@ enum gc_status gc_training_sums_count(const struct gc_model *model, enum gc_dtyp
 enum gc_status gc_training_sums_retype(struct gc_training_sums *sums,
                                        uint64_t element_bytes) GC_CHECKED;
 
+/* The sums of `bytes` in the same types; 0 to 0. The largest tensors stay as they are. */
+void gc_training_sums_scale(struct gc_training_sums *sums, uint64_t bytes);
+
 #endif

@@ -119,6 +119,19 @@ def index_alone(folder):
     got = estimate(folder)
     tap.equal((got["weight_bytes"], has_note(got, "7000000000", "13476831232")), (7000000000, True), got["warnings"])
     tap.equal(sum(device["weight_bytes"] for device in estimate(folder, "--devices", "2")["devices"]), 7000000000)
+    # training takes the index too, in its own type or in another one
+    for options, size in (((), 2), (("--mixed-precision",), 4)):
+        got = estimate(folder, "--train", "adamw", *options)
+        tap.equal((got["weight_bytes"] // size, is_told(got), has_note(got, "the index's parameters", "approximate")),
+                  (3500000000, True, True), got["warnings"])
+        tap.equal(got["optimiser_state_bytes"], 2 * got["weight_bytes"])
+    got = estimate(folder, "--dtype", "f32")
+    tap.equal((got["weight_bytes"], has_note(got, "the configuration is taken")), (4 * 6738415616, True), got["warnings"])
+    # the configuration's parameters in another type are the same ones
+    index["metadata"]["total_size"] = 4 * 6738415616
+    put(folder, "model.safetensors.index.json", index)
+    got = estimate(folder, "--train", "adamw", "--mixed-precision")
+    tap.equal((got["weight_bytes"], has_note(got, "the index's parameters")), (4 * 6738415616, False), got["warnings"])
     # with one of its files it is read as before
     put(folder, "model-00001-of-00002.safetensors", header({}))
     tap.refused(path, "is not in")
