@@ -67,11 +67,8 @@ const char *gc_engine_names(void)
 
 enum gc_engine gc_engine_from_word(const char *word)
 {
-    for (unsigned i = 0; i < GC_ENGINE_COUNT; i++) {
-        if (strcmp(rows[i].name, word) == 0)
-            return (enum gc_engine)i;
-    }
-    return GC_ENGINE_BY_FILES;
+    const int at = gc_text_find_word(gc_engine_names(), word, strlen(word));
+    return at >= 0 ? (enum gc_engine)at : GC_ENGINE_BY_FILES;
 }
 
 uint64_t gc_engine_overhead(enum gc_engine engine)

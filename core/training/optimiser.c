@@ -1,5 +1,6 @@
 #include "core/training/optimiser.h"
 
+#include "core/io/text.h"
 #include "core/model/checked.h"
 
 #include <string.h>
@@ -42,11 +43,8 @@ const char *gc_optimiser_names(void)
 
 enum gc_optimiser gc_optimiser_from_word(const char *word)
 {
-    for (unsigned i = 0; i < GC_OPTIMISER_COUNT; i++) {
-        if (strcmp(rows[i].name, word) == 0)
-            return (enum gc_optimiser)i;
-    }
-    return GC_OPTIMISER_NONE;
+    const int at = gc_text_find_word(gc_optimiser_names(), word, strlen(word));
+    return at >= 0 ? (enum gc_optimiser)at : GC_OPTIMISER_NONE;
 }
 
 static uint64_t kind_bytes(struct gc_sum *sum, enum state_kind kind,

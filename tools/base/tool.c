@@ -276,6 +276,22 @@ static bool is_dims(const char *text)
     }
 }
 
+int tool_parse_counts(const struct tool_command *command, const struct tool_count *counts,
+                      size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct tool_count *rule = &counts[i];
+        uint64_t number;
+        if (rule->text == NULL)
+            continue;
+        if (!gc_text_uint(rule->text, strlen(rule->text), &number) || number < rule->minimum ||
+            number > rule->maximum)
+            return tool_refuse(command, rule->option, rule->text, rule->accepted);
+        *rule->value = number;
+    }
+    return TOOL_DONE;
+}
+
 const char *tool_join_dims(const struct tool_list *list, char *dims, size_t size)
 {
     size_t used = 0;

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum tool_status {
     TOOL_DONE = 0,
@@ -79,6 +80,18 @@ struct tool_list {
     size_t count;
     const char *values[TOOL_LIST_MAX];
 };
+
+/* The values of options that are integers. */
+struct tool_count {
+    const char *option;
+    const char *text; /* NULL: absent; *value stays */
+    uint64_t *value;
+    uint64_t minimum;
+    uint64_t maximum;
+    const char *accepted; /* for the message */
+};
+int tool_parse_counts(const struct tool_command *command, const struct tool_count *counts,
+                      size_t count) GC_CHECKED;
 
 /* Joins the values of --dim, each "name=N" or several separated by commas, in `dims`, "" for
  * none. Returns the first value that is malformed or does not fit; NULL if all are joined. */

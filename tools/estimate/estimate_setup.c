@@ -34,58 +34,29 @@ struct texts {
 
 /* ---- single values ---- */
 
-struct count_rule {
-    const char *option;
-    const char *text; /* NULL: absent */
-    uint64_t minimum;
-    uint64_t maximum;
-    const char *accepted;
-};
-
-static int parse_count(const struct tool_command *command, const struct count_rule *rule,
-                       uint64_t *value)
-{
-    uint64_t number;
-    if (rule->text == NULL)
-        return TOOL_DONE;
-    if (!gc_text_uint(rule->text, strlen(rule->text), &number) || number < rule->minimum ||
-        number > rule->maximum)
-        return tool_refuse(command, rule->option, rule->text, rule->accepted);
-    *value = number;
-    return TOOL_DONE;
-}
-
 static int parse_counts(const struct tool_command *command, const struct texts *texts,
                         struct gc_estimate_request *request)
 {
     uint64_t devices = 1;
     uint64_t stage = GC_TRAINING_NO_ZERO;
-    const struct count_rule rules[] = {
-        {"--batch", texts->batch, 1, GC_ESTIMATE_COUNT_MAX, "an integer, 1 to 1000000000"},
-        {"--seq-len", texts->seq_len, 1, GC_ESTIMATE_COUNT_MAX, "an integer, 1 to 1000000000"},
-        {"--chunk", texts->chunk, 1, GC_ESTIMATE_COUNT_MAX, "an integer, 1 to 1000000000"},
-        {"--resident-experts", texts->experts, 0, 65536, "an integer, 0 to 65536"},
-        {"--gpu-layers", texts->gpu_layers, 0, GC_ARCH_LAYER_MAX + 1, "an integer, 0 to 1025"},
-        {"--devices", texts->devices, 1, GC_ESTIMATE_DEVICE_MAX, "an integer, 1 to 64"},
-        {"--zero", texts->zero, 0, 3, "a stage: 0, 1, 2, 3"},
-        {"--lora", texts->lora, 1, GC_ESTIMATE_RANK_MAX, "a rank, an integer, 1 to 65536"},
+    static const char many[] = "an integer, 1 to 1000000000";
+    const struct tool_count counts[] = {
+        {"--batch", texts->batch, &request->batch, 1, GC_ESTIMATE_COUNT_MAX, many},
+        {"--seq-len", texts->seq_len, &request->seq_len, 1, GC_ESTIMATE_COUNT_MAX, many},
+        {"--chunk", texts->chunk, &request->chunk_tokens, 1, GC_ESTIMATE_COUNT_MAX, many},
+        {"--resident-experts", texts->experts, &request->resident_experts, 0, 65536,
+         "an integer, 0 to 65536"},
+        {"--gpu-layers", texts->gpu_layers, &request->device_layers, 0, GC_ARCH_LAYER_MAX + 1,
+         "an integer, 0 to 1025"},
+        {"--devices", texts->devices, &devices, 1, GC_ESTIMATE_DEVICE_MAX, "an integer, 1 to 64"},
+        {"--zero", texts->zero, &stage, 0, GC_TRAINING_ZERO_MAX, "a stage: 0, 1, 2, 3"},
+        {"--lora", texts->lora, &request->training.lora_rank, 1, GC_ESTIMATE_RANK_MAX,
+         "a rank, an integer, 1 to 65536"},
     };
-    uint64_t *const fields[] = {&request->batch,
-                                &request->seq_len,
-                                &request->chunk_tokens,
-                                &request->resident_experts,
-                                &request->device_layers,
-                                &devices,
-                                &stage,
-                                &request->training.lora_rank};
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        const int status = parse_count(command, &rules[i], fields[i]);
-        if (status != TOOL_DONE)
-            return status;
-    }
+    const int status = tool_parse_counts(command, counts, sizeof(counts) / sizeof(counts[0]));
     request->device_count = (uint32_t)devices;
     request->training.zero_stage = (uint32_t)stage;
-    return TOOL_DONE;
+    return status;
 }
 
 #define TYPES "an element type: f32, f16, bf16, f8, i8, q8_0, q4_0, ..."
@@ -224,12 +195,9 @@ static int check_budget(const struct tool_command *command, const struct gc_size
 }
 
 static int parse_budget(const struct tool_command *command, const struct texts *texts,
-                        struct estimate_setup *setup)
+                        uint64_t memory, struct estimate_setup *setup)
 {
     struct gc_size_spec spec;
-    uint64_t memory = 0;
-    if (texts->memory != NULL && gc_size_parse(texts->memory, &memory) != GC_OK)
-        return tool_refuse(command, "--memory", texts->memory, "a size");
     setup->has_budget = texts->budget != NULL || texts->memory != NULL;
     gc_fit_set_budget(&setup->budget, texts->memory != NULL ? memory : GC_ESTIMATE_NO_BUDGET);
     if (texts->budget == NULL)
@@ -275,18 +243,20 @@ static int parse_factors(const struct tool_command *command, const struct texts 
                                : status;
 }
 
-/* Engines choose by the whole memory of a device; a budget alone stands for it. */
-static int set_memory(const struct tool_command *command, const struct texts *texts,
-                      struct estimate_setup *setup)
+/* --budget and --memory. Engines choose by the whole memory of a device; a budget alone stands for
+ * it. */
+static int parse_memory(const struct tool_command *command, const struct texts *texts,
+                        struct estimate_setup *setup)
 {
     uint64_t memory = 0;
     if (texts->memory != NULL && gc_size_parse(texts->memory, &memory) != GC_OK)
         return tool_refuse(command, "--memory", texts->memory, "a size");
+    const int status = parse_budget(command, texts, memory, setup);
     for (uint32_t i = 0; i < GC_ESTIMATE_DEVICE_MAX; i++)
         setup->memory_bytes[i] = memory > 0 ? memory : setup->budget.device_bytes[i];
     if (setup->has_budget)
         setup->request.memory_bytes = setup->memory_bytes;
-    return TOOL_DONE;
+    return status;
 }
 
 static int parse_values(const struct tool_command *command, const struct texts *texts,
@@ -305,9 +275,7 @@ static int parse_values(const struct tool_command *command, const struct texts *
     if (status == TOOL_DONE)
         status = parse_dims(command, &texts->dims, setup);
     if (status == TOOL_DONE)
-        status = parse_budget(command, texts, setup);
-    if (status == TOOL_DONE)
-        status = set_memory(command, texts, setup);
+        status = parse_memory(command, texts, setup);
     return status == TOOL_DONE ? parse_factors(command, texts, setup) : status;
 }
 

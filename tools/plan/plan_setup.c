@@ -33,31 +33,10 @@ struct texts {
 
 /* ---- numbers ---- */
 
-struct count_rule {
-    const char *option;
-    const char *text; /* NULL: absent */
-    uint64_t *value;
-    uint64_t minimum;
-    uint64_t maximum;
-    const char *accepted;
-};
-
-static int parse_count(const struct tool_command *command, const struct count_rule *rule)
-{
-    uint64_t number;
-    if (rule->text == NULL)
-        return TOOL_DONE;
-    if (!gc_text_uint(rule->text, strlen(rule->text), &number) || number < rule->minimum ||
-        number > rule->maximum)
-        return tool_refuse(command, rule->option, rule->text, rule->accepted);
-    *rule->value = number;
-    return TOOL_DONE;
-}
-
 static int parse_counts(const struct texts *texts, struct plan_request *request)
 {
     uint64_t threads = 1;
-    const struct count_rule rules[] = {
+    const struct tool_count counts[] = {
         {"--threads", texts->threads, &threads, 1, PLAN_THREADS_MAX, "an integer, 1 to 64"},
         {"--seed", texts->seed, &request->seed, 0, UINT64_MAX, "an integer"},
         {"--nodes", texts->nodes, &request->node_max, 1, UINT64_MAX, "an integer from 1"},
@@ -65,13 +44,10 @@ static int parse_counts(const struct texts *texts, struct plan_request *request)
         {"--seq-len", texts->seq_len, &request->seq_len, 1, COUNT_MAX,
          "an integer, 1 to 1000000000"},
     };
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        const int status = parse_count(request->command, &rules[i]);
-        if (status != TOOL_DONE)
-            return status;
-    }
+    const int status =
+        tool_parse_counts(request->command, counts, sizeof(counts) / sizeof(counts[0]));
     request->threads = (unsigned)threads;
-    return TOOL_DONE;
+    return status;
 }
 
 static int parse_sizes(const struct texts *texts, struct plan_request *request)

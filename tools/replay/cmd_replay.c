@@ -103,16 +103,19 @@ struct texts {
     const char *plan;
 };
 
-static int parse_count(const char *option, const char *text, unsigned maximum, const char *accepted,
-                       unsigned *count)
+static int parse_counts(const struct texts *texts, struct replay_request *request)
 {
-    uint64_t value;
-    if (text == NULL)
-        return TOOL_DONE;
-    if (!gc_text_uint(text, strlen(text), &value) || value == 0 || value > maximum)
-        return tool_refuse(&tool_command_replay, option, text, accepted);
-    *count = (unsigned)value;
-    return TOOL_DONE;
+    uint64_t passes = request->setup.passes;
+    uint64_t threads = request->setup.threads;
+    const struct tool_count counts[] = {
+        {"--passes", texts->passes, &passes, 1, REPLAY_PASSES_MAX, "1 to 1000"},
+        {"--threads", texts->threads, &threads, 1, REPLAY_THREADS_MAX, "1 to 64"},
+    };
+    const int status =
+        tool_parse_counts(&tool_command_replay, counts, sizeof(counts) / sizeof(counts[0]));
+    request->setup.passes = (unsigned)passes;
+    request->setup.threads = (unsigned)threads;
+    return status;
 }
 
 /* Without --policy and --backend all policies run; with a plan, those that follow the plan. */
@@ -161,11 +164,7 @@ static int parse_values(const struct texts *texts, struct replay_request *reques
         gc_size_parse(texts->memory, &request->memory_bytes) != GC_OK)
         status = tool_refuse(&tool_command_replay, "--memory", texts->memory, "a size above 0");
     if (status == TOOL_DONE)
-        status = parse_count("--passes", texts->passes, REPLAY_PASSES_MAX, "1 to 1000",
-                             &request->setup.passes);
-    if (status == TOOL_DONE)
-        status = parse_count("--threads", texts->threads, REPLAY_THREADS_MAX, "1 to 64",
-                             &request->setup.threads);
+        status = parse_counts(texts, request);
     if (status == TOOL_DONE)
         status = parse_device(texts->device, &request->device);
     return status;
