@@ -119,7 +119,7 @@ architectures: ## measure the tables of core/arch anew from transformers; by han
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/defaults.py > core/arch/arch_defaults.def.new
 	$(Q)mv core/arch/arch_defaults.def.new core/arch/arch_defaults.def
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/frames.py $(ARCHITECTURES_DIR)/frames causal vlm s2s speech base masked ctc detection segmentation
-	$(Q)python3 scripts/architectures/frames_table.py $(ARCHITECTURES_DIR)/frames > core/arch/frames.txt.new
+	$(Q)python3 scripts/architectures/frames_table.py $(ARCHITECTURES_DIR)/frames core/arch/frames.txt > core/arch/frames.txt.new
 	$(Q)mv core/arch/frames.txt.new core/arch/frames.txt
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/training.py $(ARCHITECTURES_DIR)/training $(TRAINED)
 	$(Q)python3 scripts/architectures/training_table.py $(ARCHITECTURES_DIR)/training > core/arch/training.txt.new

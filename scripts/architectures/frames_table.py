@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Joins what frames.py measured to core/arch/frames.txt.
 
-usage: frames_table.py FOLDER > core/arch/frames.txt
+usage: frames_table.py FOLDER core/arch/frames.txt > core/arch/frames.txt.new
+
+Sections that are in FOLDER replace those of the table; the others stay as they are.
 
 A section of the table:
 
@@ -106,8 +108,22 @@ def rows_of(data):
     return tuple(lines)
 
 
-def main(folder):
-    sections, left_out = collections.OrderedDict(), []
+def sections_of(path):
+    """The table's lines by head, in its order."""
+    heads, sections, is_head = [], {}, False
+    with open(path, encoding="utf-8") as file:
+        for line in file.read().splitlines():
+            if line.startswith("@"):
+                heads = heads + [line] if is_head else [line]
+            elif not line.startswith("#"):
+                for head in heads:
+                    sections[head] = sections.get(head, ()) + (line,)
+            is_head = line.startswith("@")
+    return sections
+
+
+def main(folder, table):
+    sections, left_out = sections_of(table), []
     for kind in ORDER + HEADS:
         for path in sorted(glob.glob(os.path.join(folder, kind + ".*.json"))):
             with open(path, encoding="utf-8") as file:
@@ -115,16 +131,16 @@ def main(folder):
             if "error" in data or not is_good(data):
                 left_out.append(f"{kind}.{data['type']}")
                 continue
-            heads = sections.setdefault(rows_of(data), [])
-            head = f"@{data['arch']} {data['type']} {kind if kind in ORDER else 'head'}"
-            if head not in heads:
-                heads.append(head)
+            sections[f"@{data['arch']} {data['type']} {kind if kind in ORDER else 'head'}"] = rows_of(data)
+    shared = collections.defaultdict(list)
+    for head, rows in sorted(sections.items(), key=lambda section: (ORDER + ["head"]).index(section[0].split()[2])):
+        shared[rows].append(head)
     sys.stdout.write(HEADER)
-    for rows, heads in sections.items():
+    for rows, heads in shared.items():
         print("\n".join(heads))
         print("\n".join(rows))
     print(len(left_out), "left out:", *left_out, file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
