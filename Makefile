@@ -122,7 +122,7 @@ architectures: ## measure the tables of core/arch anew from transformers; by han
 	$(Q)python3 scripts/architectures/frames_table.py $(ARCHITECTURES_DIR)/frames core/arch/frames.txt > core/arch/frames.txt.new
 	$(Q)mv core/arch/frames.txt.new core/arch/frames.txt
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/training.py $(ARCHITECTURES_DIR)/training $(TRAINED)
-	$(Q)python3 scripts/architectures/training_table.py $(ARCHITECTURES_DIR)/training > core/arch/training.txt.new
+	$(Q)python3 scripts/architectures/training_table.py core/arch/training.txt $(ARCHITECTURES_DIR)/training > core/arch/training.txt.new
 	$(Q)mv core/arch/training.txt.new core/arch/training.txt
 
 .PHONY: clean

@@ -40,9 +40,12 @@ VARIANTS = ["".join(v)[::-1] for v in itertools.product("fl", "nc", "ae", "mpw")
 PARTS = "SAVED", "LOSS", "WORK", "GRADS"
 NUMBER = re.compile(r"(?<![\w.])(\d{3,}|\d+\.\d+)(?![\w.])")  # a size that is no expression
 SWITCHES = re.compile(r"(tie_word_embeddings|feed_forward_proj)$")
-FIXED = re.compile(r"(^num_channels|^downsample_in)")  # values that all published configurations share
-WORDS = {"feed_forward_proj": ["gated-gelu"]}
+FIXED = re.compile(r"(^num_channels|^downsample_in|^reorder_and_upcast)")  # values that all published configurations share
+WORDS = {"feed_forward_proj": ["gated-gelu"], "layer_type": ["basic"]}
 QUOTIENTS = {"head_dim": ("hidden_size", "num_attention_heads")}  # what a class takes for a value that is not given
+# A key of the table's own. Attention without groups makes no copies of keys and values, and in 32 bits has a kernel that
+# writes no scores.
+PLAIN_HEADS, HEADS, GROUPS = "has_plain_heads", "num_attention_heads", "num_key_value_heads"
 
 # Operations in whose place others may stand, with results of the same size.
 SAME = {"addmm": "mm", "silu": "act", "gelu": "act", "relu": "act",
@@ -236,6 +239,8 @@ class Training(frames.Type):
         for key, (whole, parts) in QUOTIENTS.items():
             if key in flat and flat[key] is None and flat.get(parts):
                 flat[key] = flat[whole] // flat[parts]
+        if flat.get(GROUPS):
+            flat[PLAIN_HEADS] = flat[HEADS] == flat[GROUPS]
         for key, value in list(flat.items()):
             if isinstance(value, (list, tuple)):
                 del flat[key]
@@ -426,7 +431,9 @@ def plan(T):
     runs.insert(1, (dict(runs[0][0], R=40), frames.BASE_B, frames.BASE_S, ["R"]))
     keys = sorted({q for k in good for q in (k if isinstance(k, tuple) else (k,))} - {"B", "S"} | {"R"})
     absent = frames.absent(T, probes, [{"expr": k} for k in keys if k != "R"], keys)
-    absent.update(quotients(T, keys))
+    if GROUPS in keys:
+        keys.append(PLAIN_HEADS)
+    absent.update(derived(T, keys))
     print(T.t, info, absent, flush=True)
     return {"absent": absent, "type": T.t, "kind": T.kind, "arch": T.arch, "keys": keys, "runs": runs, "variants": {}}
 
@@ -453,10 +460,21 @@ def other_sides(T, over):
             yield k, T.base[k] if over[k] == word else word
     if over.get("tie_word_embeddings", T.base.get("tie_word_embeddings")) is False and len(over) > 5:
         yield "tie_word_embeddings", True
+    heads = over.get(HEADS, T.base.get(HEADS))
+    if GROUPS in over and over[GROUPS] != heads and len(over) > 5:
+        yield GROUPS, heads
 
 
-def quotients(T, keys):
-    return {k: f"({a}/{b})" for k, (a, b) in QUOTIENTS.items() if k in keys and T.base.get(k) is None}
+def derived(T, keys):
+    """Values that follow from others, where the configuration has none."""
+    out = {k: f"({a}/{b})" for k, (a, b) in QUOTIENTS.items() if k in keys and T.base.get(k) is None}
+    if PLAIN_HEADS in keys:
+        out[PLAIN_HEADS] = f"(1-min(1,{HEADS}-{GROUPS}))"
+    numbers = {k: v for k, v in T.values(T.config({}), 1, 1, 1).items() if k in keys and type(v) is int and v > 1}
+    for key, value in numbers.items():
+        flat = T.values(T.config({key: 2 * value}), 1, 1, 1)
+        out.update((k, key) for k in numbers if k != key and numbers[k] == value and flat.get(k) == 2 * value)
+    return out
 
 
 def plan_like(T, other):
@@ -466,7 +484,7 @@ def plan_like(T, other):
     for p in probes:
         fill(p.flat, other)
     own = frames.absent(T, probes, [{"expr": k} for k in other["keys"] if k != "R"], other["keys"])
-    own.update(quotients(T, other["keys"]))
+    own.update(derived(T, other["keys"]))
     same = {"keys": other["keys"], "runs": other["runs"]}
     return {"absent": own, "type": T.t, "kind": T.kind, "arch": T.arch, **same, "variants": {}}
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Joins what training.py measured to core/arch/training.txt.
 
-usage: training_table.py FOLDER > core/arch/training.txt
+usage: training_table.py TABLE FOLDER > NEW-TABLE     the table with the variants measured in FOLDER in place of its own; variants
+                                                      and classes that were not measured stay
 
 A section of the table:
 
@@ -130,21 +131,37 @@ def fits(quality, bounds):
     return bounds[0] <= least and bounds[1] <= low and high <= bounds[2] and most <= bounds[3]
 
 
-def section(data):
-    rows = collections.OrderedDict()
-    for variant, its in data["variants"].items():
-        if not fits(data["quality"][variant], NEAR) or any(wrong_with(row, data) for row in its):
-            continue
-        mark = "" if fits(data["quality"][variant], EXACT) else "~"
-        for row in its:
-            rows.setdefault((mark, "|".join(row["parts"])), []).append(variant)
-    values = [text for text in data["absent"].values() if not IS_WORD.fullmatch(text) or text in data["absent"]]
-    used = {key for text in [*"|".join(text for _, text in rows).split("|"), *values] for key in names(text)}
-    lacking = used - set(data["absent"]) - {"B", "S", "D", "R"}
-    if lacking:
-        raise ValueError(f"{data['type']}: no values for {lacking} where a configuration has none")
-    lines = [f"={key} {text}" for key, text in sorted(data["absent"].items()) if key in used]
-    return lines + [f">{flags}{mark} {text}" for flags, (mark, text) in merged(rows)]
+class Section:
+    """A class's part of the table: values where the configuration has none, and {variant: [(mark, row)]}."""
+
+    def __init__(self):
+        self.absent, self.rows = {}, {}
+
+    def measured(self, data):
+        """Puts what was measured in place of what was."""
+        self.absent.update(data["absent"])
+        for variant, its in data["variants"].items():
+            self.rows.pop(variant, None)
+            if not fits(data["quality"][variant], NEAR) or any(wrong_with(row, data) for row in its):
+                continue
+            mark = "" if fits(data["quality"][variant], EXACT) else "~"
+            self.rows[variant] = [(mark, "|".join(row["parts"])) for row in its]
+
+    def lines(self):
+        rows = collections.OrderedDict()
+        for variant, its in self.rows.items():
+            for row in its:
+                rows.setdefault(row, []).append(variant)
+        values = [text for text in self.absent.values() if not IS_WORD.fullmatch(text) or text in self.absent]
+        used = {key for text in [*"|".join(text for _, text in rows).split("|"), *values] for key in names(text)}
+        lacking = used - set(self.absent) - {"B", "S", "D", "R"}
+        if lacking:
+            raise ValueError(f"no values for {lacking} where a configuration has none")
+        for key, text in sorted(self.absent.items()):
+            if key in used:
+                yield f"={key} {text}"
+        for flags, (mark, text) in merged(rows):
+            yield f">{flags}{mark} {text}"
 
 
 def variants(flags):
@@ -153,28 +170,33 @@ def variants(flags):
 
 
 def read(lines):
-    """The sections of a table: (class, type, values where the configuration has none, [(flags, row)])."""
-    sections = []
+    """The sections of a table: {(kind, type, class): Section}."""
+    sections = {}
     for line in lines:
         word, _, rest = line.rstrip("\n").partition(" ")
         if line[0] == "@":
-            sections.append((word[1:], rest.split()[0], {}, []))
+            model_type, kind = rest.split()
+            section = sections[kind, model_type, word[1:]] = Section()
         elif line[0] == "=":
-            sections[-1][2][word[1:]] = rest
+            section.absent[word[1:]] = rest
         elif line[0] == ">":
-            sections[-1][3].append((word[1:], rest))
+            mark = "~" if word[-1] == "~" else ""
+            for variant in variants(word[1:]):
+                section.rows.setdefault("".join(variant), []).append((mark, rest))
     return sections
 
 
-def main(folder):
+def main(table, folder):
+    with open(table, encoding="utf-8") as file:
+        sections = read(file)
+    for path in glob.glob(os.path.join(folder, "*.json")):
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+        sections.setdefault((data["kind"], data["type"], data["arch"]), Section()).measured(data)
     print(HEADER)
-    for kind in ORDER:
-        for path in sorted(glob.glob(os.path.join(folder, kind + ".*.json"))):
-            with open(path, encoding="utf-8") as file:
-                data = json.load(file)
-            print(f"@{data['arch']} {data['type']} {kind}")
-            print("\n".join(section(data)))
+    for kind, model_type, name in sorted(sections, key=lambda key: (ORDER.index(key[0]), key)):
+        print(f"@{name} {model_type} {kind}", *sections[kind, model_type, name].lines(), sep="\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -108,14 +108,13 @@ def scaled():
     with open(os.path.join(ROOT, "core", "arch", "training.txt"), encoding="utf-8") as file:
         sections = training_table.read(file)
     problems, rows_count = [], 0
-    for name, model_type, absent, rows in sections:
-        base = training_table.filled(absent, {})
+    for (_, model_type, name), section in sections.items():
+        rows = sorted({row[1] for its in section.rows.values() for row in its})
+        base = training_table.filled(section.absent, {})
         rows_count += len(rows)
-        lacking = {key for _, row in rows for part in row.split("|") for key in training_table.names(part)}
-        problems += [f"{name}: no {key} where a configuration has none" for key in lacking - {*absent, *"BSDR"}]
-        wrong = [training_table.unsound(text.split("|"), base) for _, text in rows]
+        wrong = [training_table.unsound(text.split("|"), base) for text in rows]
         problems += [f"{name} ({model_type}): {text[-200:]}" for text in wrong if text]
-        for flags in sorted({"".join(v) for flags, _ in rows for v in training_table.variants(flags)}):
+        for flags in sorted(section.rows):
             case = {"optimizer": "sgd", "batch": 3, "tokens": 700, "precision": flags[0], "attention": flags[1],
                     "checkpointing": flags[2] == "c", "lora": 16 if flags[3] == "l" else 0}
             for flat in training_table.scaled(base):

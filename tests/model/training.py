@@ -5,7 +5,8 @@
                        [--lora RANK]        CONFIG: a model's folder or its config.json; prints what each part takes
     training.py --record [WORD]...          measures the published sizes below (of names with a WORD), where they are not
                                             yet recorded, and puts them into training.json, against which
-                                            test_training.py holds the estimates
+                                            test_training.py holds the estimates; TRAINING_JSON names another file for both
+    training.py --sweep COUNT [TYPE]...     the same of random sizes, loads and options, with a seed of SEED
 
 Two steps are run, with the gradients set to None before each; the peak is the second's, when the optimiser's states exist.
 scripts/architectures/training_step.py says what the step is. Needs torch built for CUDA, a driver or a stand-in that names a
@@ -94,7 +95,7 @@ PUBLISHED = [
 LOADS = [(1, 2048), (4, 512), (8, 1024), (2, 4096), (1, 8192), (16, 512)]
 SHORT = [(8, 512), (32, 128), (4, 512), (16, 256)]  # for models of few positions
 IMAGES = [(16, 0), (64, 0), (128, 0)]
-RECORDED = os.path.join(HERE, "training.json")
+RECORDED = os.environ.get("TRAINING_JSON", os.path.join(HERE, "training.json"))
 VARIANTS = [("panf", "macf", "penf", "macl", "wacf"), ("pacf", "manf", "mecf", "panl", "wanf")]  # of a published size
 RECORDED_OPTIMIZERS = ["adamw", "adafactor_transformers", "sgd", "adamw_fused", "sgd_momentum"]
 
@@ -177,18 +178,67 @@ def variants(number, kind):
         yield batch, tokens, optimizer, precision, attention, checkpointing == "c", rank
 
 
-def record(words):
+def random_values(kind, rnd):
+    """A configuration of random sizes."""
+    heads, width = rnd.choice((4, 8, 12, 16, 24, 32)), rnd.choice((64, 64, 80, 96, 128))
+    hidden, layers = heads * width, rnd.choice((2, 3, 4, 6, 8, 12, 16, 24))
+    inner = int(hidden * rnd.choice((1.5, 2.6875, 3.5, 4))) // 64 * 64
+    vocabulary = rnd.choice((8000, 32000, 50257, 128256, 151936))
+    if kind == "resnet":
+        depths = rnd.choice(([2, 2, 2, 2], [3, 4, 6, 3], [3, 4, 23, 3], [2, 3, 4, 2]))
+        word = rnd.choice(("basic", "bottleneck"))
+        first = rnd.choice((64, 128)) * (4 if word == "bottleneck" else 1)
+        return {"depths": depths, "hidden_sizes": [first << n for n in range(4)], "layer_type": word, "embedding_size": 64}
+    if kind == "vit":
+        return encoder(hidden, layers, heads, image_size=rnd.choice((224, 256, 384)), patch_size=rnd.choice((16, 32)))
+    if kind == "bert":
+        return encoder(hidden, layers, heads, vocab_size=rnd.choice((21128, 30522, 119547)))
+    if kind == "gpt2":
+        return {"n_embd": hidden, "n_layer": layers, "n_head": heads, "vocab_size": vocabulary}
+    if kind in ("t5", "mt5"):
+        return {"d_model": hidden, "d_kv": 64, "d_ff": inner, "num_layers": layers, "num_heads": heads,
+                "feed_forward_proj": rnd.choice(("relu", "gated-gelu")), "tie_word_embeddings": rnd.random() < 0.5}
+    its = decoder(hidden, inner, layers, heads, heads // rnd.choice((1, 2, 4)), vocabulary,
+                  tie_word_embeddings=rnd.random() < 0.5)
+    if kind == "mistral":
+        its["sliding_window"] = None
+    if kind == "mixtral":
+        its.update(num_hidden_layers=min(layers, 6), num_local_experts=rnd.choice((4, 8)))
+    return its
+
+
+def sweep(count, words):
+    """Random cases of each class of the published sizes."""
+    rnd = random.Random(int(os.environ.get("SEED", "1")))
+    classes = {kind: class_name for _, kind, class_name, _ in PUBLISHED if not words or kind in words}
+    for number in range(count):
+        kind = list(classes)[number % len(classes)]
+        values = random_values(kind, rnd)
+        short = kind in ("gpt2", "bert")
+        batch, tokens = rnd.choice(SHORT if short else IMAGES if kind in ("vit", "resnet") else LOADS)
+        rank = rnd.choice((0, 0, 0, 8, 32)) if kind != "resnet" else 0
+        its = (batch, tokens, rnd.choice(RECORDED_OPTIMIZERS), rnd.choice("ppmmw"),
+               "a" if kind == "resnet" else rnd.choice("aae"), rnd.random() < 0.4 and kind != "resnet", rank)
+        yield f"{kind}-{number}", kind, classes[kind], values, [its]
+
+
+def published(words):
+    for number, (name, kind, class_name, values) in enumerate(PUBLISHED):
+        if not words or any(word in name for word in words):
+            short = {"gpt2": "short", "bert": "short", "vit": "image", "resnet": "image"}.get(kind)
+            yield name, kind, class_name, values, variants(number, short)
+
+
+def record(models):
+    """Measures the loads of (name, type, class, values, loads) that are not recorded."""
     try:
         with open(RECORDED, encoding="utf-8") as file:
             cases = json.load(file)
     except OSError:
         cases = []
-    for number, (name, kind, class_name, values) in enumerate(PUBLISHED):
-        if words and not any(word in name for word in words):
-            continue
+    for name, kind, class_name, values, loads in models:
         have = [[c[key] for key in KEYS] for c in cases if c["name"] == name]
-        short = {"gpt2": "short", "bert": "short", "vit": "image", "resnet": "image"}.get(kind)
-        for batch, tokens, *flags in variants(number, short):
+        for batch, tokens, *flags in loads:
             if [batch, tokens, *flags] in have:
                 continue
             config = transformers.AutoConfig.for_model(kind, **values)
@@ -223,6 +273,7 @@ def main():
     parser = argparse.ArgumentParser(description="the peak of a training step, on shapes alone")
     parser.add_argument("config", nargs="?")
     parser.add_argument("--record", nargs="*")
+    parser.add_argument("--sweep", nargs="+")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=2048)
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
@@ -232,7 +283,9 @@ def main():
     parser.add_argument("--lora", type=int, default=0)
     options = parser.parse_args()
     if options.record is not None:
-        record(options.record)
+        record(published(options.record))
+    elif options.sweep:
+        record(sweep(int(options.sweep[0]), options.sweep[1:]))
     else:
         show(options)
 
