@@ -9,7 +9,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#define ROOM_LOG2_MIN 0
 #define BLOCK_SPANS 4096U
 #define NODES_MAX 128 /* two paths up a tree of 2^32 leaves, and their children */
 
@@ -29,6 +28,21 @@ struct nodes {
     unsigned above_count;
 };
 
+static uint64_t whole_words(uint32_t section_count)
+{
+    return 2 * (uint64_t)section_count / 64 + 1;
+}
+
+static void set_whole(struct gc_place_index *index, uint32_t node)
+{
+    index->is_whole[node / 64] |= UINT64_C(1) << node % 64;
+}
+
+static bool is_whole(const struct gc_place_index *index, uint32_t node)
+{
+    return (index->is_whole[node / 64] >> node % 64 & 1) != 0;
+}
+
 static bool index_init(struct gc_place_index *index, struct gc_region *region,
                        uint32_t section_count)
 {
@@ -36,12 +50,30 @@ static bool index_init(struct gc_place_index *index, struct gc_region *region,
     index->cover = gc_region_alloc(region, section_count * sizeof(struct gc_place_set));
     index->touch =
         gc_region_alloc(region, 2 * (uint64_t)section_count * sizeof(struct gc_place_set));
-    return index->cover != NULL && index->touch != NULL;
+    index->is_whole = gc_region_alloc(region, whole_words(section_count) * sizeof(uint64_t));
+    return index->cover != NULL && index->touch != NULL && index->is_whole != NULL;
 }
 
-static void index_clear(struct gc_place_index *index, uint32_t section_count)
+/* Which nodes make up the items' lives. */
+static void index_select(struct gc_place_index *index, const struct gc_place_component *component)
 {
-    index->leaf_count = section_count;
+    index->leaf_count = component->section_count;
+    memset(index->is_whole, 0, whole_words(index->leaf_count) * sizeof(uint64_t));
+    for (uint32_t i = 0; i < component->count; i++) {
+        uint32_t left = component->items[i].first + index->leaf_count;
+        uint32_t right = component->items[i].last + index->leaf_count + 1;
+        for (; left < right; left /= 2, right /= 2) {
+            if ((left & 1) != 0)
+                set_whole(index, left++);
+            if ((right & 1) != 0)
+                set_whole(index, --right);
+        }
+    }
+}
+
+static void index_clear(struct gc_place_index *index)
+{
+    const uint32_t section_count = index->leaf_count;
     memset(index->cover, 0, section_count * sizeof(struct gc_place_set));
     memset(index->touch, 0, 2 * (uint64_t)section_count * sizeof(struct gc_place_set));
     memset(index->free, 0, sizeof(index->free));
@@ -111,15 +143,41 @@ static uint32_t find_span(const struct gc_place_set *set, uint64_t offset)
     return first + (uint32_t)(left == 1 && end_of(&set->spans[first]) <= offset);
 }
 
-/* The lowest place from `offset` on in one set. */
-static uint64_t find_gap(const struct gc_place_set *set, uint64_t offset, uint64_t bytes,
-                         uint64_t alignment)
+/* A set, and a span of it: all before end at or below the offset in question. */
+struct cursor {
+    const struct gc_place_span *spans;
+    uint32_t count;
+    uint32_t at;
+};
+
+/* The first span from the cursor on that ends above `offset`: a galloping search (Bentley and Yao,
+ * 1976), for the next is mostly near. */
+static uint32_t find_onward(const struct cursor *cursor, uint64_t offset)
 {
-    for (uint32_t i = find_span(set, offset); i < set->count; i++) {
-        if (offset + bytes <= begin_of(&set->spans[i]))
-            break;
-        offset = gc_place_align(end_of(&set->spans[i]), alignment);
+    uint32_t low = cursor->at;
+    uint32_t high = low;
+    for (uint32_t step = 1; high < cursor->count && end_of(&cursor->spans[high]) <= offset;
+         step *= 2) {
+        low = high + 1;
+        high = cursor->count - high > step ? high + step : cursor->count;
     }
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (end_of(&cursor->spans[middle]) <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The lowest place from `offset` on in the cursor's set. */
+static uint64_t find_gap(struct cursor *cursor, uint64_t offset, uint64_t bytes, uint64_t alignment)
+{
+    uint32_t i = find_onward(cursor, offset);
+    for (; i < cursor->count && offset + bytes > begin_of(&cursor->spans[i]); i++)
+        offset = gc_place_align(end_of(&cursor->spans[i]), alignment);
+    cursor->at = i;
     return offset;
 }
 
@@ -128,28 +186,40 @@ static uint64_t index_find(const struct gc_place_index *index, uint32_t first, u
                            uint64_t bytes, uint64_t alignment)
 {
     struct nodes nodes;
+    struct cursor cursors[2 * NODES_MAX];
+    unsigned count = 0;
     uint64_t offset = 0;
-    uint64_t before;
     find_nodes(index, first, last, &nodes);
-    do {
-        before = offset;
-        for (unsigned i = 0; i < nodes.whole_count; i++)
-            offset = find_gap(&index->touch[nodes.whole[i]], offset, bytes, alignment);
-        for (unsigned i = 0; i < nodes.above_count; i++)
-            offset = find_gap(&index->cover[nodes.above[i]], offset, bytes, alignment);
-    } while (offset != before);
+    for (unsigned i = 0; i < nodes.whole_count + nodes.above_count; i++) {
+        const struct gc_place_set *set = i < nodes.whole_count
+                                             ? &index->touch[nodes.whole[i]]
+                                             : &index->cover[nodes.above[i - nodes.whole_count]];
+        cursors[count] = (struct cursor){set->spans, set->count, 0};
+        count += set->count > 0;
+    }
+    for (unsigned i = 0, quiet = 0; quiet < count; i = i + 1 < count ? i + 1 : 0) {
+        const uint64_t before = offset;
+        offset = find_gap(&cursors[i], offset, bytes, alignment);
+        quiet = offset == before ? quiet + 1 : 1;
+    }
     return offset;
 }
 
 /* ---- adding ---- */
 
-/* A free list, linked through the first bytes of each free array. */
-static struct gc_place_span *alloc_spans(struct gc_place_index *index, unsigned room_log2)
+static uint64_t room_of(unsigned room_class)
 {
-    const uint64_t room = UINT64_C(1) << room_log2;
-    struct gc_place_span *spans = index->free[room_log2];
+    const unsigned up = room_class - 1;
+    return room_class == 0 ? 1 : (UINT64_C(2) + up % 2) << up / 2;
+}
+
+/* A free list, linked through the first bytes of each free array. */
+static struct gc_place_span *alloc_spans(struct gc_place_index *index, unsigned room_class)
+{
+    const uint64_t room = room_of(room_class);
+    struct gc_place_span *spans = index->free[room_class];
     if (spans != NULL) {
-        memcpy((void *)&index->free[room_log2], (const void *)spans, sizeof(void *));
+        memcpy((void *)&index->free[room_class], (const void *)spans, sizeof(void *));
         return spans;
     }
     struct gc_place_block *block = index->block;
@@ -176,18 +246,18 @@ static struct gc_place_span *alloc_spans(struct gc_place_index *index, unsigned 
 
 static bool grow(struct gc_place_index *index, struct gc_place_set *set)
 {
-    const unsigned room_log2 = set->count == 0 ? ROOM_LOG2_MIN : set->room_log2 + 1;
+    const unsigned room_class = set->count == 0 ? 0 : set->room_class + 1;
     struct gc_place_span *spans =
-        room_log2 < GC_PLACE_ROOM_LOG2_MAX ? alloc_spans(index, room_log2) : NULL;
+        room_class < GC_PLACE_ROOM_CLASSES ? alloc_spans(index, room_class) : NULL;
     if (spans == NULL)
         return false;
     if (set->count > 0) {
         memcpy(spans, set->spans, set->count * sizeof(*spans));
-        memcpy((void *)set->spans, (const void *)&index->free[set->room_log2], sizeof(void *));
-        index->free[set->room_log2] = set->spans;
+        memcpy((void *)set->spans, (const void *)&index->free[set->room_class], sizeof(void *));
+        index->free[set->room_class] = set->spans;
     }
     set->spans = spans;
-    set->room_log2 = room_log2;
+    set->room_class = room_class;
     return true;
 }
 
@@ -202,7 +272,7 @@ static bool add_span(struct gc_place_index *index, struct gc_place_set *set, uin
         end = gc_max_u64(end, end_of(&set->spans[to]));
     }
     if (to == from) {
-        const bool is_full = set->count == 0 || set->count == 1U << set->room_log2;
+        const bool is_full = set->count == 0 || set->count == room_of(set->room_class);
         if (is_full && !grow(index, set))
             return false;
         memmove(set->spans + from + 1, set->spans + from,
@@ -229,7 +299,8 @@ static bool index_add(struct gc_place_index *index, uint32_t first, uint32_t las
             return false;
     }
     for (unsigned i = 0; i < nodes.above_count; i++)
-        if (!add_span(index, &index->touch[nodes.above[i]], offset, offset + bytes))
+        if (is_whole(index, nodes.above[i]) &&
+            !add_span(index, &index->touch[nodes.above[i]], offset, offset + bytes))
             return false;
     return true;
 }
@@ -258,6 +329,8 @@ enum gc_status gc_greedy_init(struct gc_place_greedy *greedy, struct gc_place_ru
 
 void gc_greedy_select(struct gc_place_greedy *greedy, struct gc_place_component *component)
 {
+    if (greedy->component != component)
+        index_select(&greedy->index, component);
     greedy->component = component;
 }
 
@@ -286,7 +359,7 @@ enum gc_status gc_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit, ui
     struct gc_place_run *run = greedy->run;
     uint32_t placed = 0;
     *peak = 0;
-    index_clear(&greedy->index, component->section_count);
+    index_clear(&greedy->index);
     if (!place_fixed(greedy, peak))
         return GC_NO_HOST_MEMORY;
     for (; placed < component->count && *peak <= limit; placed++) {

@@ -6,7 +6,8 @@
  * items that live through all of the node's sections, and `touch`, of those that live in any of
  * them. An item is inserted into the cover sets of the O(log n) nodes that make up its life, and
  * into the touch sets of these and of their ancestors. A search uses the touch sets of the same
- * nodes and the cover sets of their ancestors. */
+ * nodes and the cover sets of their ancestors. A node that makes up no item's life has no touch
+ * set. */
 #ifndef GC_PLANNER_GREEDY_H
 #define GC_PLANNER_GREEDY_H
 
@@ -30,17 +31,18 @@ struct gc_place_span {
 struct gc_place_set {
     struct gc_place_span *spans; /* by address, disjoint */
     uint32_t count;
-    uint32_t room_log2;
+    uint32_t room_class;
 };
 
-#define GC_PLACE_ROOM_LOG2_MAX 32
+#define GC_PLACE_ROOM_CLASSES 64 /* 1, 2, 3, 4, 6, 8, 12 … spans */
 
 struct gc_place_index {
     struct gc_region *region;
     struct gc_place_set *cover; /* node 1 is the root, n has 2n and 2n + 1; of a leaf it is touch */
     struct gc_place_set *touch;
-    uint32_t leaf_count;                                /* sections; the leaves come last */
-    struct gc_place_span *free[GC_PLACE_ROOM_LOG2_MAX]; /* outgrown arrays, for reuse */
+    uint64_t *is_whole;  /* bits: the node is part of an item's life, so its touch set is kept */
+    uint32_t leaf_count; /* sections; the leaves come last */
+    struct gc_place_span *free[GC_PLACE_ROOM_CLASSES]; /* outgrown arrays, for reuse */
     struct gc_place_block *blocks;
     struct gc_place_block *block; /* the one in use */
 };

@@ -85,20 +85,61 @@ static const enum key ORDERS[GC_PLACE_ORDER_COUNT][KEY_COUNT] = {
 #undef GC_PLACE_ORDER
 };
 
+static uint64_t load_of_node(const struct gc_place_component *component, const uint64_t *most,
+                             uint64_t node)
+{
+    const uint32_t leaf_count = component->section_count;
+    return node < leaf_count ? most[node] : component->loads[node - leaf_count];
+}
+
+/* Fills the inner nodes: the root is 1, node n has 2n and 2n + 1. */
+static void gather_most(const struct gc_place_component *component, uint64_t *most)
+{
+    for (uint32_t node = component->section_count; node-- > 1;)
+        most[node] = gc_max_u64(load_of_node(component, most, 2 * (uint64_t)node),
+                                load_of_node(component, most, 2 * (uint64_t)node + 1));
+}
+
+static uint64_t length_of(const struct gc_place_component *component, uint32_t i)
+{
+    const struct gc_placement_buffer *buffer = &component->problem->buffers[component->buffers[i]];
+    return buffer->upper - buffer->lower;
+}
+
+/* The load of the fullest section of an item's life, by a segment tree of maxima over the loads;
+ * `most` has its inner nodes, one for each section. */
+static uint64_t contention_of(const struct gc_place_component *component, const uint64_t *most,
+                              const struct gc_place_item *item)
+{
+    const uint64_t leaf_count = component->section_count;
+    uint64_t contention = 0;
+    uint64_t left = item->first + leaf_count;
+    uint64_t right = item->last + leaf_count + 1;
+    for (; left < right; left /= 2, right /= 2) {
+        if ((left & 1) != 0)
+            contention = gc_max_u64(contention, load_of_node(component, most, left++));
+        if ((right & 1) != 0)
+            contention = gc_max_u64(contention, load_of_node(component, most, --right));
+    }
+    return contention;
+}
+
 /* Sort keys: the smallest key is the largest item, the longest-lived, the one in the fullest
  * section. */
-static uint64_t key_of(const struct gc_place_item *item, enum key key)
+static uint64_t key_of(const struct gc_place_component *component, const uint64_t *most, uint32_t i,
+                       enum key key)
 {
+    const struct gc_place_item *item = &component->items[i];
     uint64_t area;
     switch (key) {
     case BYTES:
         return ~item->bytes;
     case LENGTH:
-        return ~item->length;
+        return ~length_of(component, i);
     case AREA:
-        return gc_mul_u64(item->bytes, item->length, &area) ? ~area : 0;
+        return gc_mul_u64(item->bytes, length_of(component, i), &area) ? ~area : 0;
     case CONTENTION:
-        return ~item->contention;
+        return ~contention_of(component, most, item);
     case FIRST:
         return item->first;
     default:
@@ -112,8 +153,11 @@ static void sort_by(const struct gc_place_component *component, struct gc_place_
     for (uint32_t i = 0; i < component->count; i++)
         order[i] = i;
     for (unsigned k = key_count; k-- > 0;) {
+        uint64_t *most = sorter->other_keys; /* a component has no more sections than items */
+        if (keys[k] == CONTENTION)
+            gather_most(component, most);
         for (uint32_t i = 0; i < component->count; i++)
-            sorter->keys[i] = key_of(&component->items[order[i]], keys[k]);
+            sorter->keys[i] = key_of(component, most, order[i], keys[k]);
         gc_order_sort(sorter, order, component->count);
     }
 }

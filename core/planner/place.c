@@ -143,7 +143,6 @@ static void add_item(struct gc_place_component *component, uint32_t buffer_index
         .bytes = buffer->bytes,
         .alignment = is_fixed ? 1 : alignment,
         .fixed = buffer->fixed,
-        .length = buffer->upper - buffer->lower,
     };
 }
 
@@ -181,27 +180,6 @@ static void measure(struct gc_place_component *component)
         component->unit = 1;
 }
 
-/* The load of the fullest section of each item's life, by a segment tree of maxima: `most` has two
- * words for each section. */
-static void measure_contention(struct gc_place_component *component, uint64_t *most)
-{
-    const uint32_t leaf_count = component->section_count;
-    memcpy(most + leaf_count, component->loads, leaf_count * sizeof(*most));
-    for (uint32_t node = leaf_count; node-- > 1;)
-        most[node] = gc_max_u64(most[2 * (uint64_t)node], most[2 * (uint64_t)node + 1]);
-    for (uint32_t i = 0; i < component->count; i++) {
-        struct gc_place_item *item = &component->items[i];
-        uint64_t left = (uint64_t)item->first + leaf_count;
-        uint64_t right = (uint64_t)item->last + leaf_count + 1;
-        for (; left < right; left /= 2, right /= 2) {
-            if ((left & 1) != 0)
-                item->contention = gc_max_u64(item->contention, most[left++]);
-            if ((right & 1) != 0)
-                item->contention = gc_max_u64(item->contention, most[--right]);
-        }
-    }
-}
-
 static enum gc_status fill_components(struct prepare *prepare,
                                       struct gc_place_components *components)
 {
@@ -219,6 +197,7 @@ static enum gc_status fill_components(struct prepare *prepare,
             allocate_component(prepare->region, &components->components[p]);
         if (status != GC_OK)
             return status;
+        components->components[p].problem = prepare->problem;
         components->components[p].count = 0;
     }
     for (uint32_t i = 0; i < prepare->count; i++) {
@@ -227,14 +206,8 @@ static enum gc_status fill_components(struct prepare *prepare,
                  &prepare->problem->buffers[prepare->live[i]], prepare->first[i] - starts[p],
                  prepare->last[i] - starts[p]);
     }
-    uint64_t *most =
-        gc_region_alloc(&prepare->scratch, 2 * (uint64_t)prepare->section_count * sizeof(*most));
-    if (most == NULL)
-        return GC_NO_HOST_MEMORY;
-    for (uint32_t p = 0; p < components->count; p++) {
+    for (uint32_t p = 0; p < components->count; p++)
         measure(&components->components[p]);
-        measure_contention(&components->components[p], most);
-    }
     return GC_OK;
 }
 

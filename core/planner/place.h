@@ -21,13 +21,12 @@ struct gc_place_item {
     uint32_t last;
     uint64_t bytes; /* whole granules, not 0 */
     uint64_t slack;
-    uint64_t alignment;  /* at least 1 */
-    uint64_t fixed;      /* or GC_PLACEMENT_FREE */
-    uint64_t length;     /* of its life */
-    uint64_t contention; /* bytes alive in the fullest of its sections */
+    uint64_t alignment; /* at least 1 */
+    uint64_t fixed;     /* or GC_PLACEMENT_FREE */
 };
 
 struct gc_place_component {
+    const struct gc_placement_problem *problem;
     struct gc_place_item *items;
     uint32_t *buffers; /* item → buffer of the problem */
     uint32_t count;
