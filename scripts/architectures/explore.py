@@ -16,7 +16,7 @@ import torch
 import transformers
 from transformers.models.auto import modeling_auto
 
-from frames import PRESETS
+from frames_run import PRESETS
 
 MAPPINGS = {
     "causal": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",

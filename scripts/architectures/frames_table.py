@@ -71,7 +71,8 @@ def left_term(expression, at):
 
 def sure(rows, runs):
     """Without the rows of few runs, in which values that did not change came out as numbers, if others are left."""
-    good = [r for r in rows if r["runs"] >= runs and (runs == 1 or r["off"] <= 0.1) and is_sane(r["expr"]) and not NUMBER.search(r["expr"])]
+    good = [r for r in rows if r["runs"] >= runs and (runs == 1 or r["off"] <= 0.1) and is_sane(r["expr"]) and
+            not NUMBER.search(r["expr"])]
     return good or [r for r in rows if is_sane(r["expr"]) and runs == 1]
 
 

@@ -26,9 +26,11 @@ import torch
 import transformers
 
 import frames
+import frames_run
 from expressions import compiled, evaluate, number_of
 from training_table import hidden, unsound
-from frames import Finder, NAMES, alarm, explore, flatten, row_of
+from frames_find import ELEMENT, Finder, row_of
+from frames_run import NAMES, alarm, explore, flatten
 from training_step import Step
 
 RANK = 16
@@ -54,7 +56,7 @@ SAME = {"addmm": "mm", "silu": "act", "gelu": "act", "relu": "act",
 
 def switches(config):
     """Values that change what is kept, of those that change no shape. Dropout and activations stay the class's own."""
-    return {k: v for k, v in frames.every(config) if SWITCHES.search(k) and isinstance(v, (bool, float, str))}
+    return {k: v for k, v in frames_run.every(config) if SWITCHES.search(k) and isinstance(v, (bool, float, str))}
 
 
 class Layers:
@@ -83,7 +85,7 @@ class Layers:
             self._walk(child, name + "." + key, pattern + "." + its, inner)
 
 
-class StepRecorder(frames.Recorder):
+class StepRecorder(frames_run.Recorder):
     """Records what is made and freed in a step, and where: events (+, key, bytes, shape, dtype, op, place, moment)."""
 
     def __init__(self, known, layers):
@@ -111,7 +113,7 @@ class StepRecorder(frames.Recorder):
             phase = "b"
         else:
             module, window, self.instance = self.modules[-1] if self.modules else ("", ("", ""), None)
-            where, phase = (module,) + frames.line(), "r" if self.is_backward else "f"
+            where, phase = (module,) + frames_run.line(), "r" if self.is_backward else "f"
             if phase == "f":
                 self.made_at.setdefault(torch.autograd._get_sequence_nr() - 1, (where, window, self.instance))
         self.was_in_layers |= self.is_backward and bool(window[0])
@@ -190,7 +192,7 @@ class Probe:
         return out
 
 
-class Training(frames.Type):
+class Training(frames_run.Type):
     """A class's runs of a step in a variant."""
 
     def __init__(self, kind, t):
@@ -235,7 +237,7 @@ class Training(frames.Type):
     def values(self, config, B, S, rank):
         flat = flatten(config.to_dict())
         flat.update(switches(config.to_dict()))
-        flat.update((k, v) for k, v in frames.every(config.to_dict()) if frames.POSITIONS.search(k) and type(v) is int)
+        flat.update((k, v) for k, v in frames_run.every(config.to_dict()) if frames_run.POSITIONS.search(k) and type(v) is int)
         for key, (whole, parts) in QUOTIENTS.items():
             if key in flat and flat[key] is None and flat.get(parts):
                 flat[key] = flat[whole] // flat[parts]
@@ -279,7 +281,7 @@ class Training(frames.Type):
         least = LEAST_LAYERS.get(self.t, 2)
         over = super().smallest()
         for key, value in self.values(self.config(over), 1, 1, 1).items():
-            if frames.LAYERS.search(key) and type(value) is int and 0 < value < least:
+            if frames_run.LAYERS.search(key) and type(value) is int and 0 < value < least:
                 over[key] = least
         return over
 
@@ -368,7 +370,7 @@ def sampled(T, probes, count=600):
     base = dict(probes[0].flat)
     whole = T.values(T.config({}), 1, 1, RANK)
     for key, value in whole.items():
-        if frames.LAYERS.search(key) or "[" in key:
+        if frames_run.LAYERS.search(key) or "[" in key:
             base[key] = value
     for _ in range(count):
         flat, size = dict(base), rnd.choice((0.25, 0.5, 1, 1, 2))
@@ -398,7 +400,7 @@ def solve(T, probes, owner, keys, finders):
     dtype = "float32" if T.variant[0] == "w" else "bfloat16"
     moments = [m for its in candidates_of(probes).values() for m in its]
     rows = expressions(T, probes, owner, keys, moments, finders, dtype)
-    width = frames.ELEMENT[dtype]
+    width = ELEMENT[dtype]
     kept = needed(prune(rows, probes, width), T.samples + [p.flat for p in probes], width)
     ratios = np.sort(values_of(kept, [p.flat for p in probes], width).max(axis=0) / np.array([p.peak for p in probes]))
     at = [round(float(ratios[len(ratios) * n // 10 if n < 10 else -1]), 3) for n in (0, 1, 5, 9, 10)]
@@ -428,7 +430,7 @@ def plan(T):
     for over, b, s, o in list(runs):  # values vary on either side of a switch
         if not o:
             runs += [(dict(over, **{k: v}), b, s, o) for k, v in other_sides(T, over)]
-    runs.insert(1, (dict(runs[0][0], R=40), frames.BASE_B, frames.BASE_S, ["R"]))
+    runs.insert(1, (dict(runs[0][0], R=40), frames_run.BASE_B, frames_run.BASE_S, ["R"]))
     keys = sorted({q for k in good for q in (k if isinstance(k, tuple) else (k,))} - {"B", "S"} | {"R"})
     absent = frames.absent(T, probes, [{"expr": k} for k in keys if k != "R"], keys)
     if GROUPS in keys:
@@ -558,7 +560,7 @@ def main(args):
     os.makedirs(out, exist_ok=True)
     signal.signal(signal.SIGALRM, alarm)
     torch.set_num_threads(1)
-    for kind, t in frames.types(names):
+    for kind, t in frames_run.types(names):
         try:
             measure(kind, t, f"{out}/{kind}.{t}.json", words, verbose)
         except Exception as e:

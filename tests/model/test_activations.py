@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Activations against figures measured from transformers on shapes alone: of each type's own configuration and of others
-with values that are no published model's (activations.jsonl.xz, recorded by scripts/architectures/frames.py), and of the
+with values that are no published model's (activations.jsonl.xz, recorded by scripts/architectures/frames_check.py), and of the
 published ones in ../shared."""
 import json
 import lzma
@@ -133,7 +133,32 @@ def others():
     check("a language model of another type inside", [] if whole * 4096 <= got <= whole * 4096 * 1.02 else [str(got)])
 
 
+def table():
+    """Sections measured anew replace those of the table, the others stay."""
+    path = os.path.join(ROOT, "core", "arch", "frames.txt")
+    with open(path, encoding="utf-8") as file:
+        old = file.read()
+    row = {"expr": "D*B*S", "early": False, "runs": 9, "off": 0}
+    measured = {"type": "gpt2", "kind": "causal", "arch": "GPT2LMHeadModel", "absent": {}, "rows": [row], "rows32": [],
+                "info": {"quality": [1, 1, 1, 1, 1], "base": 1, "held": [1]}}
+    with tempfile.TemporaryDirectory() as folder:
+        def joined():
+            program = os.path.join(ROOT, "scripts", "architectures", "frames_table.py")
+            return subprocess.run([sys.executable, program, folder, path], capture_output=True, text=True, check=True).stdout
+        same = joined()
+        with open(os.path.join(folder, "causal.gpt2.json"), "w", encoding="utf-8") as file:
+            json.dump(measured, file)
+        new = joined()
+    head = "@GPT2LMHeadModel gpt2 causal\n"
+    heads = [sorted(line for line in text.splitlines() if line[:1] == "@") for text in (old, new)]
+    check("a table keeps the sections that are not measured anew",
+          [what for what, is_right in (("nothing measured: the table is another", same == old),
+                                       ("a section's rows are not the measured ones", head + ">D*B*S\n@" in new),
+                                       ("sections came or went", heads[0] == heads[1])) if not is_right])
+
+
 if __name__ == "__main__":
+    table()
     recorded()
     others()
     published()

@@ -1,0 +1,136 @@
+"""Measured peaks of configurations beyond those of the rows: recorded for tests, or held against the tool's estimates.
+
+    frames_check.py TOOL KIND[.TYPE]...           prints estimated over measured of each type, worst first in a line
+    frames_check.py --record FILE KIND.TYPE...    adds to FILE: tests/model/activations.jsonl.xz
+
+KIND: a key of frames_run.MAPS. Each type runs in a process of its own."""
+import gc, json, lzma, os, random, signal, subprocess, sys, tempfile
+import torch
+
+from frames_run import LAYERS, Type, alarm, first_run, has_groups, types
+
+LEAST, MOST = .95, 1.15  # estimated over measured
+PARTS = 'activation_bytes', 'attention_workspace_bytes', 'input_bytes'
+
+
+def case(T, over, B, S, dtype, is_whole=False):
+    """One configuration's peak beside weights and cache; None where it does not run."""
+    try:
+        p = T.run(over, B, S, getattr(torch, dtype), seconds=6)
+        c, _ = T.build(over)
+    except Exception:
+        return None
+    if not has_groups(p.flat):
+        return None
+    config = dict(c.to_dict() if is_whole else c.to_diff_dict(), architectures=[T.arch], dtype=dtype, model_type=T.t)
+    config = json.loads(json.dumps(config, default=str))
+    return dict(name='%s.%s' % (T.kind, T.t), config=config, batch=B, tokens=S, peak=p.peak)
+
+
+def further(T, flat, rnd, count):
+    """Cases of `count` configurations with other values."""
+    found = []
+    for _ in range(12):
+        o = dict(T.few)
+        for k, v in flat.items():
+            if type(v) is int and v > 3 and k not in 'BS' and not LAYERS.search(k) and rnd.random() < .4:
+                o[k] = rnd.choice([v * 2, v * 4, v // 2, v * 3])
+        B, S = rnd.choice([(1, 700), (2, 1500), (3, 512), (4, 2048)])
+        c = case(T, o, B, S, rnd.choice(['bfloat16', 'bfloat16', 'float32']))
+        if c:
+            found.append(c)
+        if len(found) == count:
+            break
+    return found
+
+
+def recorded(kind, t):
+    """Cases of a type's own configuration, with few layers, and of one with other values."""
+    T, rnd = Type(kind, t), random.Random('%s.%s' % (kind, t))
+    first_run(T, False)
+    flat = T.run(T.few, 1, 256).flat
+    own = [case(T, T.few, 1, 1000, 'bfloat16'), case(T, T.few, 2, 500, 'float32')]
+    return [c for c in own if c] + further(T, flat, rnd, 1)
+
+
+def record(path, words):
+    """Adds these types to what was recorded, or measures them again."""
+    old = []
+    if os.path.exists(path):
+        with lzma.open(path, 'rt') as f:
+            old = [json.loads(x) for x in f]
+    for kind, t in types(words):
+        rows = apart(lambda: recorded(kind, t))
+        print(kind, t, len(rows or []), flush=True)
+        if rows:
+            old = [x for x in old if x['name'] != '%s.%s' % (kind, t)] + rows
+            with lzma.open(path, 'wt') as f:
+                f.writelines(json.dumps(x, sort_keys=True) + '\n' for x in old)
+
+
+def estimated(tool, case):
+    """(estimated over measured, told as a lower bound or approximate)"""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, 'config.json'), 'w') as f:
+            json.dump(case['config'], f)
+        load = '--batch', str(case['batch']), '--seq-len', str(case['tokens'])
+        run = subprocess.run([tool, 'estimate', folder, '--json', *load], capture_output=True, text=True)
+    if run.returncode:
+        return 0, run.stderr.strip()
+    answer = json.loads(run.stdout)
+    return sum(answer[part] for part in PARTS) / max(1, case['peak']), 'activation_bytes' in answer['lower_bounds']
+
+
+def checked(tool, kind, t):
+    """Each case's batch, tokens, estimated over measured, whether told: of the own configuration, and of other values."""
+    T, rnd = Type(kind, t), random.Random('check %s.%s' % (kind, t))
+    first_run(T, False)
+    cases = [case(T, T.few, B, S, 'bfloat16', True) for B, S in ((2, 256), (1, 1024), (2, 6000))]
+    cases = [c for c in cases if c] + further(T, T.run(T.few, 1, 64).flat, rnd, 2)
+    return [(c['batch'], c['tokens']) + estimated(tool, c) for c in cases]
+
+
+def check(tool, words):
+    for kind, t in types(words):
+        rows = apart(lambda: checked(tool, kind, t))
+        if rows is None:
+            print('%s.%s: not measured' % (kind, t), flush=True)
+            continue
+        outside = [r for r in rows if not LEAST <= r[2] <= MOST]
+        word = 'outside' if any(not r[3] for r in outside) else 'told' if any(r[3] for r in rows) else 'good'
+        shown = ('%dx%d %.3f%s' % (b, s, r, ' told' if told is True else told or '') for b, s, r, told in rows)
+        print('%s.%s: %s' % (kind, t, word), *shown, sep=', ', flush=True)
+
+
+def apart(child):
+    """What a function returns, run in a process of its own; None if it fails."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        torch.set_num_threads(1)
+        with os.fdopen(write, 'w') as f:
+            try:
+                json.dump(child(), f)
+            except BaseException as e:
+                print(type(e).__name__, str(e)[:150].replace('\n', ' '), flush=True)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as f:
+        text = f.read()
+    os.waitpid(pid, 0)
+    return json.loads(text) if text else None
+
+
+def main(args):
+    signal.signal(signal.SIGPROF, alarm)
+    gc.collect()
+    gc.freeze()  # the children need not look through what was imported
+    if args[0] == '--record':
+        record(args[1], args[2:])
+    else:
+        check(args[0], args[1:])
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])
