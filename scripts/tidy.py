@@ -7,7 +7,8 @@ changed files are checked again.
 
 The deep search of clang's static analyser takes nine tenths of the time. With SHARE it is for the files that the last
 COMMITS commits changed, and for one SHAREth of the others, which the commit's hash chooses. The rest are searched in the
-analyser's mode `shallow`, which follows fewer paths. Every other check is of all files.
+analyser's mode `shallow`, which follows fewer paths; it also takes some paths for possible that are not, so that a
+file with a finding is searched deeply. Every other check is of all files.
 """
 import concurrent.futures
 import hashlib
@@ -47,6 +48,8 @@ def check(entry, cache, salt, is_deep):
     depth = [] if is_deep else SHALLOW
     result = subprocess.run(["clang-tidy", "--quiet", *depth, "-p", entry["directory"], entry["file"]], cwd=entry["directory"],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    if result.returncode != 0 and not is_deep:
+        return check(entry, cache, salt, True)
     if result.returncode != 0:
         return (result.stdout + result.stderr).decode(errors="replace")
     with open(passed if is_deep else passed + ".shallow", "w", encoding="utf-8"):
