@@ -379,7 +379,7 @@ static struct gc_suggestion suggest_devices(const struct gc_estimator *estimator
 
 /* Optimisers that need less than others, as programs with Adam would try them. */
 static const enum gc_optimiser lean_optimisers[] = {
-    GC_OPTIMISER_ADAMW_FUSED,  GC_OPTIMISER_ADAMW_8BIT, GC_OPTIMISER_ADAFACTOR,
+    GC_OPTIMISER_ADAMW,  GC_OPTIMISER_ADAMW_8BIT, GC_OPTIMISER_ADAFACTOR,
     GC_OPTIMISER_SGD_MOMENTUM, GC_OPTIMISER_SGD,
 };
 

@@ -3,6 +3,7 @@
  * optimiser's step with all gradients. Parameters and states are there in both. */
 #include "core/estimator/train.h"
 
+#include "core/base/bits.h"
 #include "core/estimator/estimator.h"
 #include "core/model/checked.h"
 
@@ -332,6 +333,28 @@ static enum gc_status find_phases(const struct gc_estimator *estimator,
     return gc_sum_status(&sum);
 }
 
+static uint64_t peak_of(const struct phases *phases)
+{
+    return gc_max_u64(phases->backward_bytes, phases->step_bytes);
+}
+
+/* Programs that make their own optimiser have torch's default. */
+static void note_foreach(const struct gc_estimator *estimator,
+                         const struct gc_estimate_request *request, const struct step *step,
+                         uint64_t peak_bytes, struct gc_estimate *estimate)
+{
+    struct phases phases;
+    struct gc_estimate_request other = *request;
+    if (request->training.optimiser != GC_OPTIMISER_ADAMW)
+        return;
+    other.training.optimiser = GC_OPTIMISER_ADAMW_FOREACH;
+    if (find_phases(estimator, &other, step, &phases) == GC_OK && peak_of(&phases) > peak_bytes)
+        gc_notes_add(&estimate->notes,
+                     "AdamW is taken as transformers' Trainer has it (fused): torch's own default "
+                     "needs more, see --train adamw-foreach",
+                     NULL);
+}
+
 enum gc_status gc_train_device(const struct gc_estimator *estimator,
                                const struct gc_estimate_request *request, uint32_t device,
                                struct gc_estimate *estimate)
@@ -346,6 +369,8 @@ enum gc_status gc_train_device(const struct gc_estimator *estimator,
         return status;
     if (phases.place.is_partial)
         note_partial(estimator, estimate);
+    if (device == 0)
+        note_foreach(estimator, request, &step, peak_of(&phases), estimate);
     const bool is_step = phases.step_bytes > phases.backward_bytes;
     parts[GC_ESTIMATE_weight] = need->weights;
     parts[GC_ESTIMATE_optimiser_state] = need->states;
@@ -366,7 +391,7 @@ uint64_t gc_train_least_bytes(const struct gc_estimator *estimator,
     struct phases phases;
     struct gc_estimate_request training = *request;
     const struct step step = {request->dtype, request->seq_len};
-    training.training.optimiser = GC_OPTIMISER_ADAMW_FUSED;
+    training.training.optimiser = GC_OPTIMISER_ADAMW;
     training.training.is_checkpointed = true;
     if (!is_trained_in(step.dtype) || gc_train_find_refusal(estimator, &training) != NULL)
         return 0;
@@ -374,5 +399,5 @@ uint64_t gc_train_least_bytes(const struct gc_estimator *estimator,
     training.training.is_checkpointed = gc_training_rows_have(&estimator->training_rows, &kind);
     if (find_phases(estimator, &training, &step, &phases) != GC_OK)
         return 0;
-    return gc_max_u64(phases.backward_bytes, phases.step_bytes);
+    return peak_of(&phases);
 }

@@ -11,14 +11,14 @@
  *   l f     adapters trained; all parameters
  *   ~       approximate: some configurations were measured otherwise
  *
- * Plain structures without pointers, about 200 KiB: too large for a stack. Thread-safe. */
+ * Plain structures without pointers, about 400 KiB: too large for a stack. Thread-safe. */
 #ifndef GC_TRAINING_ROWS_H
 #define GC_TRAINING_ROWS_H
 
 #include "core/arch/frames.h"
 
-#define GC_TRAINING_ROW_MAX 64
-#define GC_TRAINING_TEXT_BYTES 3072
+#define GC_TRAINING_ROW_MAX 96
+#define GC_TRAINING_TEXT_BYTES 4096
 
 struct gc_training_row {
     char flags[12];

@@ -222,7 +222,7 @@ def compiled(expr):
         value = f"v['{m['k']}{'=' + m['w'] if m['w'] else ''}']"
         return f"({value} {'=' if m['f'] == '!' else '!'}= 0)" if m["f"] else value
 
-    pattern = r"(?<![\w.])(?P<f>[!?]?)(?P<k>[A-Za-z_][\w.]*(\[\d+\])?)(=(?P<w>[\w.-]+))?"
+    pattern = r"(?<![\w.])(?P<f>[!?]?)(?P<k>(?!(?:min|max)\()[A-Za-z_][\w.]*(\[\d+\])?)(=(?P<w>[\w.-]+))?"
     keys = {(m["k"], m["w"]) for m in re.finditer(pattern, expr)}
     return compile(re.sub(pattern, name, expr), expr, "eval"), tuple(sorted(keys, key=str))
 

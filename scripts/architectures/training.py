@@ -28,7 +28,7 @@ import transformers
 import frames
 import frames_run
 from expressions import compiled, evaluate, number_of
-from training_table import hidden, unsound
+from training_table import hidden, names, unsound
 from frames_find import ELEMENT, Finder, row_of
 from frames_run import NAMES, alarm, explore, flatten
 from training_step import Step
@@ -48,6 +48,7 @@ QUOTIENTS = {"head_dim": ("hidden_size", "num_attention_heads")}  # what a class
 # A key of the table's own. Attention without groups makes no copies of keys and values, and in 32 bits has a kernel that
 # writes no scores.
 PLAIN_HEADS, HEADS, GROUPS = "has_plain_heads", "num_attention_heads", "num_key_value_heads"
+SPLITS = PLAIN_HEADS, "layer_type", "feed_forward_proj"
 
 # Operations in whose place others may stand, with results of the same size.
 SAME = {"addmm": "mm", "silu": "act", "gelu": "act", "relu": "act",
@@ -297,30 +298,58 @@ def candidates_of(probes):
 
 
 def expressions(T, probes, owner, keys, moments, finders, dtype):
-    """The rows of these moments: the expressions of their parts."""
+    """The rows of these moments: the expressions of their parts, or those of each side of a switch where these are simpler."""
     looks = [p.look(moments) for p in probes]
     rows = []
     for moment in moments:
         idx = tuple(i for i, look in enumerate(looks) if moment in look)
-        if len(idx) < 6:
-            continue
         when = frames.condition(probes, keys, [float(moment in look) for look in looks])
-        row = {"moment": moment, "when": when, "runs": len(idx), "parts": [], "off": 0.0}
-        for part in range(len(PARTS)):
-            least = {i: 0.0004 * looks[i][moment][0] for i in idx}
-            share = {x[:3] for i in idx for x in looks[i][moment][1][part] if x[4] >= least[i]}
-            sets = {i: [x for x in looks[i][moment][1][part] if x[:3] in share] for i in idx}
-            text, off = row_of(probes, sets, idx, owner, keys, dtype, finders) if share else ("", 0.0)
-            row["parts"].append(text or "0")
-            row["off"] = max(row["off"], float(off))
-        if when is not None:
-            row["parts"] = [x if x == "0" else f"{when}*({x})" for x in row["parts"]]
-        row["doubt"] = row["off"] > 0 or any(NUMBER.search(x) for x in row["parts"])
-        if hidden([p.flat for p in probes], [probes[i].flat for i in idx], keys, row["parts"]):
-            continue
-        if not unsound(row["parts"], {k: v for k, v in probes[0].flat.items() if k in keys and k not in "BSR"}):
-            rows.append(row)
+
+        def row(some, conditions):
+            return expression(probes, owner, keys, moment, looks, some, [c for c in conditions if c], finders, dtype)
+
+        best = [row(idx, [when])] if len(idx) > 5 else []
+        for key in SPLITS:
+            sides = [(word, tuple(i for i in idx if its(probes[i].flat))) for word, its in sides_of(key, keys)]
+            if not best or not best[0]["doubt"] or any(len(some) < 6 for _, some in sides) or not sides:
+                continue
+            split = [row(some, [when, word]) for word, some in sides]
+            if max(r["off"] for r in split) < best[0]["off"] or not any(r["doubt"] for r in split):
+                best = split
+                break
+        base = {k: v for k, v in probes[0].flat.items() if k in keys and k not in "BSR"}
+        for r in best:
+            tested = [k for k in keys if k not in names(r["when"] or "0")]
+            is_hidden = hidden([p.flat for p in probes], [probes[i].flat for i in r.pop("idx")], tested, r["parts"])
+            if not is_hidden and not unsound(r["parts"], base):
+                rows.append(r)
     return rows
+
+
+def sides_of(key, keys):
+    """The sides of a switch: (expression, whether a configuration is on it)."""
+    if key not in keys:
+        return []
+    if key in WORDS:
+        word = WORDS[key][0]
+        return [(f"{key}={word}", lambda f: f[key] == word), (f"!{key}={word}", lambda f: f[key] != word)]
+    return [(key, lambda f: bool(f[key])), ("!" + key, lambda f: not f[key])]
+
+
+def expression(probes, owner, keys, moment, looks, idx, conditions, finders, dtype):
+    when = "*".join(conditions)
+    row = {"moment": moment, "when": when, "runs": len(idx), "parts": [], "off": 0.0, "idx": idx}
+    for part in range(len(PARTS)):
+        least = {i: 0.0004 * looks[i][moment][0] for i in idx}
+        share = {x[:3] for i in idx for x in looks[i][moment][1][part] if x[4] >= least[i]}
+        sets = {i: [x for x in looks[i][moment][1][part] if x[:3] in share] for i in idx}
+        text, off = row_of(probes, sets, idx, owner, keys, dtype, finders) if share else ("", 0.0)
+        row["parts"].append(text or "0")
+        row["off"] = max(row["off"], float(off))
+    if when:
+        row["parts"] = [x if x == "0" else f"{when}*({x})" for x in row["parts"]]
+    row["doubt"] = row["off"] > 0 or any(NUMBER.search(x) for x in row["parts"])
+    return row
 
 
 def least_first(rows):

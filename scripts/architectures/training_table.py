@@ -118,7 +118,8 @@ def wrong_with(row, data):
     flats = [dict(filled(data["absent"], over), B=batch, S=tokens) for over, batch, tokens, _ in data["runs"]]
     when = row.get("when")
     some = [f for f in flats if evaluate(when, f, 2)] if when else flats
-    return hidden(flats, some, data["keys"], row["parts"]) or unsound(row["parts"], filled(data["absent"], {}))
+    keys = [k for k in data["keys"] if not when or k not in names(when)]
+    return hidden(flats, some, keys, row["parts"]) or unsound(row["parts"], filled(data["absent"], {}))
 
 
 # Estimated over measured, of all probes, of the tenth and ninetieth percentile: rows outside of NEAR are left out, those

@@ -16,7 +16,7 @@ import training_table  # noqa: E402
 TOOL = os.path.join(os.environ.get("BUILD_DIR", os.path.join(ROOT, "build")), "gpucache")
 RECORDED = os.environ.get("TRAINING_JSON", os.path.join(HERE, "training.json"))
 MOST_OFF = 0.10
-OPTIMISERS = {"adamw": "adamw", "adamw_fused": "adamw-fused", "sgd": "sgd", "sgd_momentum": "sgd-momentum",
+OPTIMISERS = {"adamw": "adamw-foreach", "adamw_fused": "adamw", "sgd": "sgd", "sgd_momentum": "sgd-momentum",
               "adafactor_transformers": "adafactor"}
 PRECISIONS = {"p": ["--dtype", "bf16"], "w": ["--dtype", "f32"], "m": ["--dtype", "bf16", "--mixed-precision"]}
 PASSES = {"saved_activation_bytes", "loss_bytes", "temporary_bytes"}
@@ -150,7 +150,7 @@ def others():
     check("a class that was not measured: a lower bound by name, its states exact", problems)
     problems = []
     for options, word in (("--zero 2", "--train"), ("--lora 8", "--train"), ("--checkpointing", "--train"),
-                          ("--train adam", "adamw-fused"),
+                          ("--train adam", "adamw-foreach"),
                           ("--train sgd --zero 2", "--devices"), ("--train sgd --devices 2", "--zero"),
                           ("--train sgd --engine vllm", "transformers"), ("--train sgd --gpu-layers 1", "--gpu-layers"),
                           ("--train sgd --resident-experts 1", "--resident-experts"), ("--train sgd --chunk 1", "--chunk"),

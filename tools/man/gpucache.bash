@@ -46,7 +46,7 @@ _gpucache()
     --policy) mapfile -t COMPREPLY < <(compgen -W "cache driver" -- "$current"); return ;;
     --backend) mapfile -t COMPREPLY < <(compgen -W "vmm driver" -- "$current"); return ;;
     --split) mapfile -t COMPREPLY < <(compgen -W "layers tensor" -- "$current"); return ;;
-    --train) mapfile -t COMPREPLY < <(compgen -W "adamw adamw-fused sgd sgd-momentum adafactor adamw-8bit" -- "$current"); return ;;
+    --train) mapfile -t COMPREPLY < <(compgen -W "adamw adamw-foreach sgd sgd-momentum adafactor adamw-8bit" -- "$current"); return ;;
     --zero) mapfile -t COMPREPLY < <(compgen -W "0 1 2 3" -- "$current"); return ;;
     --attention) mapfile -t COMPREPLY < <(compgen -W "flash full" -- "$current"); return ;;
     --weights | --inputs | --outputs) mapfile -t COMPREPLY < <(compgen -W "keep use leave" -- "$current"); return ;;

@@ -100,8 +100,8 @@ static void optimisers_keep_what_their_sources_say(void **state)
         eight += i == 0 || elements < 4096 ? 8 * elements
                                            : 2 * elements + 2 * 4 * ((elements + 255) / 256);
     }
-    assert_int_equal(states(GC_OPTIMISER_ADAMW, &wide), 8 * ELEMENTS);
-    assert_int_equal(states(GC_OPTIMISER_ADAMW_FUSED, &half), 4 * ELEMENTS);
+    assert_int_equal(states(GC_OPTIMISER_ADAMW_FOREACH, &wide), 8 * ELEMENTS);
+    assert_int_equal(states(GC_OPTIMISER_ADAMW, &half), 4 * ELEMENTS);
     assert_int_equal(states(GC_OPTIMISER_SGD, &wide), 0);
     assert_int_equal(states(GC_OPTIMISER_SGD_MOMENTUM, &half), 2 * ELEMENTS);
     assert_int_equal(states(GC_OPTIMISER_ADAFACTOR, &half), factored);
@@ -115,8 +115,8 @@ static void steps_have_temporaries(void **state)
     const struct gc_training_sums wide = count(GC_DTYPE_NONE);
     const struct gc_training_sums half = count(GC_DTYPE_F16);
     (void)state;
-    assert_int_equal(step(GC_OPTIMISER_ADAMW, &wide), 4 * ELEMENTS);
-    assert_int_equal(step(GC_OPTIMISER_ADAMW_FUSED, &wide), 0);
+    assert_int_equal(step(GC_OPTIMISER_ADAMW_FOREACH, &wide), 4 * ELEMENTS);
+    assert_int_equal(step(GC_OPTIMISER_ADAMW, &wide), 0);
     assert_int_equal(step(GC_OPTIMISER_SGD_MOMENTUM, &wide), 0);
     assert_int_equal(step(GC_OPTIMISER_ADAFACTOR, &wide), 12 * VOCAB * WIDTH);
     assert_int_equal(step(GC_OPTIMISER_ADAFACTOR, &half), 20 * VOCAB * WIDTH);
@@ -152,7 +152,7 @@ static void only_the_largest_sizes_are_kept(void **state)
 
 static struct gc_training_need need_of(uint32_t stage, bool mixed, uint32_t devices)
 {
-    struct gc_training training = {GC_OPTIMISER_ADAMW_FUSED, mixed, false, stage, 0};
+    struct gc_training training = {GC_OPTIMISER_ADAMW, mixed, false, stage, 0};
     const bool has_masters = gc_training_is_divided(&training);
     const enum gc_dtype dtype = mixed || has_masters ? GC_DTYPE_F32 : GC_DTYPE_BF16;
     struct gc_training_model of = {
@@ -201,7 +201,7 @@ static void stages_divide_what_they_say(void **state)
  * with the last tensor's part. */
 static void stage_3_has_limits(void **state)
 {
-    const struct gc_training training = {GC_OPTIMISER_ADAMW, false, false, 3, 0};
+    const struct gc_training training = {GC_OPTIMISER_ADAMW_FOREACH, false, false, 3, 0};
     struct gc_training_model of = {.has_masters = true};
     const struct gc_training_tensor layer = {UINT64_C(100000000), 20000, 4, false};
     struct gc_training_need need;
