@@ -208,8 +208,8 @@ void gc_train_set_types(const struct gc_estimator *estimator,
     if (estimator->has_some_weights)
         estimate->unknown_parts |= BIT(GC_ESTIMATE_gradient) | BIT(GC_ESTIMATE_optimiser_state);
     if (estimator->is_indexed_apart) {
-        const unsigned parts = BIT(GC_ESTIMATE_weight) | BIT(GC_ESTIMATE_gradient) |
-                               BIT(GC_ESTIMATE_optimiser_state);
+        const unsigned parts =
+            BIT(GC_ESTIMATE_weight) | BIT(GC_ESTIMATE_gradient) | BIT(GC_ESTIMATE_optimiser_state);
         estimate->unknown_parts |= parts;
         estimate->approximate_parts |= parts;
         gc_notes_add(&estimate->notes,
