@@ -112,6 +112,16 @@ static bool is_text(const char *text, size_t length, const char *other, size_t o
 
 #define BIT(rank) (1U << (unsigned)GC_ARCHITECTURE_RANK_##rank)
 
+/* A head "@- TYPE base" is that of a class XModel, but not of a part of it or of one with a head.
+ */
+static bool is_nameless_base(const char *head, size_t length, const char *class)
+{
+    return is_text(head, length, "@-", 2) && gc_text_has_ending(class, strlen(class), "Model") &&
+           !gc_text_has_ending(class, strlen(class), "EncoderModel") &&
+           !gc_text_has_ending(class, strlen(class), "DecoderModel") &&
+           !gc_text_has_ending(class, strlen(class), "RewardModel");
+}
+
 static unsigned rank_of(const struct gc_architecture_line *head, const char *class,
                         const char *type)
 {
@@ -121,10 +131,11 @@ static unsigned rank_of(const struct gc_architecture_line *head, const char *cla
         if (!gc_architecture_part(head, i, &parts[i], &lengths[i]))
             return 0;
     }
-    const bool same_class =
-        class != NULL && is_text(parts[0] + 1, lengths[0] - 1, class, strlen(class));
     const bool same_type = type != NULL && is_text(parts[1], lengths[1], type, strlen(type));
     const bool is_base = is_text(parts[2], lengths[2], "base", 4);
+    const bool same_class =
+        class != NULL && (is_text(parts[0] + 1, lengths[0] - 1, class, strlen(class)) ||
+                          (same_type && is_base && is_nameless_base(parts[0], lengths[0], class)));
     if (same_class)
         return same_type ? GC_ARCHITECTURE_RANK_BOTH : GC_ARCHITECTURE_RANK_CLASS;
     if (!same_type || is_text(parts[2], lengths[2], "head", 4))
@@ -194,6 +205,22 @@ const char *gc_architecture_type_name(const struct gc_model *model)
     return text_of(gc_model_find_meta(model, "model_type"));
 }
 
+/* Whether a base has an encoder and a decoder: another class may have one of them alone. */
+static bool is_pair(const struct gc_architecture_lines *section)
+{
+    static const char decoder[] = "decoder.";
+    struct gc_architecture_lines lines = *section;
+    struct gc_architecture_line line;
+    bool has_encoder = false;
+    bool has_decoder = false;
+    while (gc_architecture_next(&lines, &line)) {
+        const size_t length = sizeof(decoder) - 1;
+        has_encoder |= line.length > length && memcmp(line.text, "encoder.", length) == 0;
+        has_decoder |= line.length > length && memcmp(line.text, decoder, length) == 0;
+    }
+    return has_encoder && has_decoder;
+}
+
 enum gc_architecture_match gc_architecture_find(const struct gc_model *model,
                                                 struct gc_architecture_scope *scope)
 {
@@ -205,10 +232,9 @@ enum gc_architecture_match gc_architecture_find(const struct gc_model *model,
                                  &scope->lines, &rank))
         return GC_ARCHITECTURE_NONE;
     scope->is_other_type = rank == GC_ARCHITECTURE_RANK_CLASS && type != NULL;
-    return rank == GC_ARCHITECTURE_RANK_BASE && class != NULL &&
-                   !gc_text_has_ending(class, strlen(class), "Model")
-               ? GC_ARCHITECTURE_TYPE
-               : GC_ARCHITECTURE_CLASS;
+    if (rank != GC_ARCHITECTURE_RANK_BASE || class == NULL)
+        return GC_ARCHITECTURE_CLASS;
+    return is_pair(&scope->lines) ? GC_ARCHITECTURE_NONE : GC_ARCHITECTURE_TYPE;
 }
 
 bool gc_architecture_find_base(const struct gc_architecture_scope *outer, const char *type,
@@ -249,16 +275,13 @@ bool gc_architecture_has_object(const struct gc_model *model, const char *start)
     return count_members(model, start) > 0;
 }
 
-/* Files have the number of a classifier's labels as their names. */
-static bool count_labels(const struct gc_architecture_scope *scope,
-                         const struct gc_expression_name *name, double *value)
+uint32_t gc_architecture_count_labels(const struct gc_architecture_scope *scope, const char *key,
+                                      size_t length)
 {
     static const char labels[] = "num_labels";
-    if (name->part != GC_EXPRESSION_VALUE || scope->prefix[0] != '\0' ||
-        !is_text(name->name, name->length, labels, sizeof(labels) - 1))
-        return false;
-    *value = (double)count_members(scope->model, "id2label.");
-    return *value > 0;
+    return scope->prefix[0] == '\0' && is_text(key, length, labels, sizeof(labels) - 1)
+               ? count_members(scope->model, "id2label.")
+               : 0;
 }
 
 const struct gc_meta_value *gc_architecture_find_key(const struct gc_architecture_scope *scope,
@@ -297,12 +320,17 @@ static const struct gc_meta_value *find_other_name(const struct gc_architecture_
     return NULL;
 }
 
+const struct gc_meta_value *gc_architecture_find_name(const struct gc_architecture_scope *scope,
+                                                      const char *key, size_t length)
+{
+    const struct gc_meta_value *value = gc_architecture_find_key(scope, key, length);
+    return value != NULL ? value : find_other_name(scope, key, length);
+}
+
 bool gc_architecture_is_given(const struct gc_architecture_scope *scope, const char *key,
                               size_t length)
 {
-    const struct gc_meta_value *value = gc_architecture_find_key(scope, key, length);
-    if (value == NULL)
-        value = find_other_name(scope, key, length);
+    const struct gc_meta_value *value = gc_architecture_find_name(scope, key, length);
     return value != NULL && value->kind != GC_META_NULL;
 }
 
@@ -468,9 +496,7 @@ static bool find_values(const struct gc_expression_names *names,
     size_t skipped;
     if (scope->depth > DEPTH_MAX)
         return false;
-    const struct gc_meta_value *meta = gc_architecture_find_key(scope, name->name, name->length);
-    if (meta == NULL)
-        meta = find_other_name(scope, name->name, name->length);
+    const struct gc_meta_value *meta = gc_architecture_find_name(scope, name->name, name->length);
     const char *text = meta != NULL ? text_of(meta) : NULL;
     const bool is_auto = text != NULL && strcmp(text, "auto") == 0 &&
                          name->part == GC_EXPRESSION_VALUE; /* the class computes it */
@@ -482,8 +508,11 @@ static bool find_values(const struct gc_expression_names *names,
         rest.length -= skipped;
         return find_values(&inner.names, &rest, value);
     }
-    if (meta == NULL && count_labels(scope, name, value))
-        return true;
+    if (meta == NULL && name->part == GC_EXPRESSION_VALUE) {
+        *value = gc_architecture_count_labels(scope, name->name, name->length);
+        if (*value > 0)
+            return true;
+    }
     if (meta == NULL || is_auto)
         return !scope->is_other_type && class_value(scope, '=', name, value);
     if (!class_value(scope, '^', name, value))

@@ -87,6 +87,14 @@ bool gc_architecture_find_base(const struct gc_architecture_scope *outer, const 
 const struct gc_meta_value *gc_architecture_find_key(const struct gc_architecture_scope *scope,
                                                      const char *key, size_t length);
 
+/* The same, under this or another name. */
+const struct gc_meta_value *gc_architecture_find_name(const struct gc_architecture_scope *scope,
+                                                      const char *key, size_t length);
+
+/* How many labels the whole configuration names, if the key is their number; else 0. */
+uint32_t gc_architecture_count_labels(const struct gc_architecture_scope *scope, const char *key,
+                                      size_t length);
+
 /* Whether the configuration has a value for it, not null, under this or another name. */
 bool gc_architecture_is_given(const struct gc_architecture_scope *scope, const char *key,
                               size_t length);

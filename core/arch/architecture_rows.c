@@ -33,6 +33,8 @@ struct visit {
     unsigned object_count;
     char doubts[GC_NOTE_BYTES - 80]; /* keys with values that the rows were not measured with */
     unsigned doubt_count;
+    const char *labels; /* the measured number of labels, where the configuration names others */
+    size_t labels_length;
 };
 
 static enum gc_status visit_section(const struct gc_architecture_scope *scope,
@@ -160,7 +162,13 @@ static void check_guard(struct visit *visit, const struct gc_architecture_line *
     memcpy(name, visit->scope->prefix, before);
     memcpy(name + before, key, length);
     name[before + length] = '\0';
-    const struct gc_meta_value *value = gc_architecture_find_key(visit->scope, key, length);
+    const struct gc_meta_value *value = gc_architecture_find_name(visit->scope, key, length);
+    const uint32_t label_count = gc_architecture_count_labels(visit->scope, key, length);
+    const struct gc_meta_value labels = {
+        .kind = GC_META_INTEGER, .unsigned_value = label_count, .real = label_count};
+    const bool is_by_labels = value == NULL && label_count > 0;
+    if (is_by_labels)
+        value = &labels;
     if (name[before + length - 1] == '.' && gc_architecture_has_object(visit->scope->model, name))
         return;
     const bool must_be_there = lengths[1] == 1 && parts[1][0] == '*';
@@ -168,6 +176,10 @@ static void check_guard(struct visit *visit, const struct gc_architecture_line *
                       : must_be_there || is_as_measured(value, parts[1], lengths[1]))
         return;
     add_doubt(visit, name, strlen(name));
+    if (is_by_labels) {
+        visit->labels = parts[1];
+        visit->labels_length = lengths[1];
+    }
 }
 
 /* ---- objects ---- */
@@ -327,13 +339,36 @@ static void set_kinds(const struct visit *visit, const char *text, size_t length
         row->kinds = NULL;
 }
 
-static bool has_letter(const char *text, size_t length)
+static bool is_letter(char c)
 {
-    for (size_t i = 0; i < length; i++) {
-        if ((text[i] >= 'a' && text[i] <= 'z') || (text[i] >= 'A' && text[i] <= 'Z'))
-            return true;
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Whether an expression has a name and no number of three digits or more outside of names: that is
+ * a size that was measured. */
+static bool is_expression(const char *text, size_t length)
+{
+    bool has_name = false;
+    for (size_t i = 0; i < length;) {
+        const size_t start = i;
+        if (is_letter(text[i])) {
+            has_name = true;
+            while (i < length && (is_letter(text[i]) || is_digit(text[i])))
+                i++;
+            continue;
+        }
+        while (i < length && is_digit(text[i]))
+            i++;
+        if (i - start >= 3)
+            return false;
+        i += i == start;
     }
-    return false;
+    return has_name;
 }
 
 /* Whether a row holds for values that it was not measured with: its number and its dimensions are
@@ -341,7 +376,7 @@ static bool has_letter(const char *text, size_t length)
 static bool is_certain(const char *const *parts, const size_t *lengths, unsigned count)
 {
     for (unsigned i = 1; i < count; i++) {
-        if (!has_letter(parts[i], lengths[i]) && !(lengths[i] == 1 && parts[i][0] == '1'))
+        if (!is_expression(parts[i], lengths[i]) && !(lengths[i] == 1 && parts[i][0] == '1'))
             return false;
     }
     return true;
@@ -358,8 +393,12 @@ static enum gc_status visit_row(struct visit *visit, const struct gc_architectur
         if (object->is_other && begins(parts[0], lengths[0], object->prefix, object->prefix_length))
             return GC_OK;
     }
-    if (visit->doubt_count > 0 && !is_certain(parts, lengths, count))
+    if (visit->doubt_count > (visit->labels != NULL) && !is_certain(parts, lengths, count))
         return GC_OK;
+    for (unsigned i = 2; visit->labels != NULL && i < count; i++) {
+        if (lengths[i] == visit->labels_length && memcmp(parts[i], visit->labels, lengths[i]) == 0)
+            return GC_OK;
+    }
     set_name(&row, parts[0], lengths[0]);
     row.is_uneven = count > 2 && lengths[2] == 1 && parts[2][0] == '~';
     bool is_known = count >= 2 && evaluate(visit, parts[1], lengths[1], &row.count);

@@ -379,7 +379,7 @@ static struct gc_suggestion suggest_devices(const struct gc_estimator *estimator
 
 /* Optimisers that need less than others, as programs with Adam would try them. */
 static const enum gc_optimiser lean_optimisers[] = {
-    GC_OPTIMISER_ADAMW,  GC_OPTIMISER_ADAMW_8BIT, GC_OPTIMISER_ADAFACTOR,
+    GC_OPTIMISER_ADAMW,        GC_OPTIMISER_ADAMW_8BIT, GC_OPTIMISER_ADAFACTOR,
     GC_OPTIMISER_SGD_MOMENTUM, GC_OPTIMISER_SGD,
 };
 
@@ -444,7 +444,10 @@ static struct gc_suggestion suggest_zero_devices(const struct gc_estimator *esti
         wider.device_bytes[i] = budget->device_bytes[request->device_count - 1];
     changed.memory_bytes = wider.device_bytes;
     changed.training.zero_stage = GC_TRAINING_ZERO_MAX;
-    for (uint32_t count = request->device_count + 1; count <= GC_ESTIMATE_DEVICE_MAX; count++) {
+    /* With another stage fewer devices may do. */
+    const bool is_same = request->training.zero_stage == GC_TRAINING_ZERO_MAX;
+    const uint32_t least = is_same ? request->device_count + 1 : 2;
+    for (uint32_t count = least; count <= GC_ESTIMATE_DEVICE_MAX; count++) {
         changed.device_count = count;
         if (try_request(estimator, &changed, &wider).fits)
             return (struct gc_suggestion){.state = GC_SUGGESTION_SOME, .value = count};

@@ -82,6 +82,28 @@ def never_silent(folder):
     tap.equal((got["parameters"], is_told(got)), (6738415616, False))
 
 
+def parts_and_other_names(folder):
+    """A class with a part of its type's tensors, values under other names, labels by name: counted, or told and not above."""
+    t5 = {"model_type": "t5", "d_model": 512, "d_kv": 64, "d_ff": 1024, "num_layers": 6, "num_heads": 8, "vocab_size": 32128,
+          "dtype": "float32"}
+    whole = estimate(put(folder, "config.json", {**t5, "architectures": ["T5Model"]}))
+    tap.equal(is_told(whole), False, "T5Model")
+    for name in ("T5EncoderModel", "T5ForSomethingElse"):
+        part = estimate(put(folder, "config.json", {**t5, "architectures": [name]}))
+        tap.equal((is_told(part), part["weight_bytes"]), (True, 0), name)
+    llama = {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 2,
+             "num_attention_heads": 8, "vocab_size": 1000, "dtype": "float32"}
+    tap.equal(is_told(estimate(put(folder, "config.json", {**llama, "architectures": ["LlamaForRewardModel"]}))), True, "a head")
+    convnext = {"architectures": ["ConvNextForImageClassification"], "model_type": "convnext", "dtype": "float32"}
+    two = estimate(put(folder, "config.json", convnext))
+    many = estimate(put(folder, "config.json", {**convnext, "id2label": {str(i): "x" for i in range(1000)}}))
+    tap.equal((is_told(two), is_told(many), many["weight_bytes"] > 0.99 * two["weight_bytes"]), (False, True, True), "labels")
+    jamba = {"architectures": ["JambaForCausalLM"], "model_type": "jamba", "dtype": "bfloat16"}
+    tap.equal(is_told(estimate(put(folder, "config.json", {**jamba, "num_local_experts": 4}))), True, "another name of a key")
+    both = estimate(put(folder, "config.json", {**llama, "architectures": ["LlamaForCausalLM"], "torch_dtype": "float16"}))
+    tap.equal((both["weight_bytes"] / both["parameters"], both["dtype"], both["kv_dtype"]), (4, "f32", "f32"), "dtype wins")
+
+
 def quantised(folder):
     """Blocks of a known form are exact, other types a lower bound."""
     gpt_oss = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880,
@@ -224,5 +246,5 @@ def shared_configurations(_):
 TARGET = 0.9
 
 if __name__ == "__main__":
-    sys.exit(tap.run([published, never_silent, quantised, index_alone, header_alone, files_against_configuration, widths_by_class,
-                      shared_configurations]))
+    sys.exit(tap.run([published, never_silent, parts_and_other_names, quantised, index_alone, header_alone,
+                      files_against_configuration, widths_by_class, shared_configurations]))
