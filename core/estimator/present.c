@@ -391,14 +391,14 @@ static void write_value(struct gc_writer *out, const char *unit, enum gc_suggest
                         suggestion->state == GC_SUGGESTION_ALL ? ", all" : "");
 }
 
-static void write_offer(struct gc_writer *out, const char *label, const char *unit,
-                        enum gc_suggestion_kind kind, const struct gc_suggestion *suggestion,
-                        bool *has_any)
+static void write_offer(struct gc_writer *out, const char *heading, const char *label,
+                        const char *unit, enum gc_suggestion_kind kind,
+                        const struct gc_suggestion *suggestion, bool *has_any)
 {
     if (suggestion->state == GC_SUGGESTION_NONE)
         return;
     if (!*has_any)
-        gc_writer_text(out, "\nValues that fit, each with all else unchanged:\n");
+        gc_writer_text(out, heading);
     *has_any = true;
     gc_writer_print(out, "  %s", label);
     gc_writer_pad(out, OFFER_COLUMN);
@@ -411,11 +411,15 @@ static void write_offer(struct gc_writer *out, const char *label, const char *un
     gc_writer_char(out, '\n');
 }
 
-static void write_offers(struct gc_writer *out, const struct gc_suggestions *suggestions)
+static void write_offers(struct gc_writer *out, const struct gc_suggestions *suggestions,
+                         bool is_lower_bound)
 {
+    const char *heading =
+        is_lower_bound ? "\nValues with which the known parts fit, each with all else unchanged:\n"
+                       : "\nValues that fit, each with all else unchanged:\n";
     bool has_any = false;
 #define GC_SUGGESTION(field, key, label, unit, kind, least)                                        \
-    write_offer(out, label, unit, GC_SUGGESTION_##kind, &suggestions->field, &has_any);
+    write_offer(out, heading, label, unit, GC_SUGGESTION_##kind, &suggestions->field, &has_any);
 #include "core/estimator/suggestions.def"
 #undef GC_SUGGESTION
 }
@@ -450,7 +454,7 @@ static void write_fit(struct gc_writer *out, const struct gc_answer *answer)
             gc_writer_print(out, ", most on device %u", fit->device);
         gc_writer_print(out, "; most of it is %s.\n", gc_estimate_part_label(fit->largest));
     }
-    write_offers(out, answer->suggestions);
+    write_offers(out, answer->suggestions, fit->lower_bound);
 }
 
 void gc_present_text(struct gc_writer *out, const struct gc_answer *answer)

@@ -93,7 +93,10 @@ def parts_and_other_names(folder):
         tap.equal((is_told(part), part["weight_bytes"]), (True, 0), name)
     llama = {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 2,
              "num_attention_heads": 8, "vocab_size": 1000, "dtype": "float32"}
-    tap.equal(is_told(estimate(put(folder, "config.json", {**llama, "architectures": ["LlamaForRewardModel"]}))), True, "a head")
+    head = put(folder, "config.json", {**llama, "architectures": ["LlamaForRewardModel"]})
+    tap.equal(is_told(estimate(head)), True, "a head")
+    words = subprocess.run([TOOL, "estimate", head, "--budget", "1TiB"], capture_output=True, text=True, check=False).stdout
+    tap.equal("\nThe known parts fit.\n\nValues with which the known parts fit," in words, True, words)
     convnext = {"architectures": ["ConvNextForImageClassification"], "model_type": "convnext", "dtype": "float32"}
     two = estimate(put(folder, "config.json", convnext))
     many = estimate(put(folder, "config.json", {**convnext, "id2label": {str(i): "x" for i in range(1000)}}))
