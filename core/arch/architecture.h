@@ -111,8 +111,9 @@ const char *gc_architecture_type_of(const struct gc_architecture_scope *scope, c
 
 struct gc_architecture {
     struct gc_model model; /* the configuration's, with the tensors and totals of the rows */
-    bool is_exact;
-    bool is_shaped; /* each tensor has its own shape */
+    bool has_exact_shapes; /* the tensors, their number and shapes */
+    bool is_exact;         /* and their types: sizes in bytes */
+    bool is_shaped;        /* each tensor has its own shape */
 };
 
 /* Makes the tensors, in the type that the configuration names, else f32. Adds a note for each

@@ -376,8 +376,9 @@ enum gc_status gc_architecture_open(const struct gc_model *model, struct gc_note
     struct gc_architecture_scope scope;
     struct gc_region region;
     *architecture = NULL;
-    bool is_exact = true;
-    enum gc_status status = find(model, &scope, notes, &is_exact);
+    bool has_exact_shapes = true;
+    bool has_exact_types = true;
+    enum gc_status status = find(model, &scope, notes, &has_exact_shapes);
     if (status != GC_OK)
         return status;
     gc_region_init(&region, MEMORY_MAX);
@@ -389,14 +390,15 @@ enum gc_status gc_architecture_open(const struct gc_model *model, struct gc_note
     maker->region = region;
     maker->visitor.take = take_row;
     maker->dtype = dtype_of(model, notes);
-    set_storage(maker, model, notes, &is_exact);
+    set_storage(maker, model, notes, &has_exact_types);
     maker->architecture.model = *model;
     maker->architecture.is_shaped = true;
     memset(&maker->architecture.model.totals, 0, sizeof(maker->architecture.model.totals));
-    status = gc_architecture_visit(&scope, &maker->visitor, notes, &is_exact);
+    status = gc_architecture_visit(&scope, &maker->visitor, notes, &has_exact_shapes);
     if (status == GC_OK)
         status = make_tensors(maker);
-    maker->architecture.is_exact = is_exact;
+    maker->architecture.has_exact_shapes = has_exact_shapes;
+    maker->architecture.is_exact = has_exact_shapes && has_exact_types;
     if (status == GC_NOT_SUPPORTED)
         gc_notes_add(notes, "the configuration describes more than a million tensors: its weights ",
                      "are not computed", NULL);

@@ -201,7 +201,7 @@ static void read_layers(struct gc_estimator *estimator, const struct gc_model *m
 {
     struct gc_shapes *shapes = &estimator->shapes;
     struct gc_arch *arch = &estimator->arch;
-    const bool is_computed = architecture != NULL && architecture->is_exact;
+    const bool is_computed = architecture != NULL && architecture->has_exact_shapes;
     gc_arch_read(model, arch, &estimator->notes);
     gc_shapes_read(is_computed ? &architecture->model : model,
                    gc_arch_number(arch, GC_ARCH_HIDDEN, 0), shapes);

@@ -123,6 +123,11 @@ def quantised(folder):
     matrices = 6738415616 - outside // 2
     tap.equal((fp8["weight_bytes"], is_told(fp8)), (outside + matrices, True), fp8["warnings"])
     tap.equal((int4["weight_bytes"], is_told(int4)), (outside + matrices // 2, True), int4["warnings"])
+    plain = estimate(put(folder, "config.json", LLAMA))
+    for got in (fp8, int4):  # how weights are stored changes neither
+        tap.equal([got[part] for part in ("kv_cache_bytes", "activation_bytes")],
+                  [plain[part] for part in ("kv_cache_bytes", "activation_bytes")], got["warnings"])
+        tap.equal((got["lower_bounds"], got["approximate"]), (["weight_bytes"], []), got["warnings"])
 
 
 def header(tensors):
