@@ -5,6 +5,7 @@
 #include "core/arch/notes.h"
 #include "core/io/text.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* The list of each key; GC_ARCH_LIST_COUNT for keys without one. */
@@ -71,18 +72,43 @@ static bool strip_architecture(const char **name, size_t *length)
     return true;
 }
 
-bool gc_arch_key_find(enum gc_arch_names names, const char *name, size_t length,
-                      struct gc_arch_place *place)
+static const char *names_of(enum gc_arch_names names, int key)
+{
+    return names == GC_ARCH_NAMES_HF ? rows[key].hf : rows[key].gguf;
+}
+
+/* For each first character the lengths of the names, as bits: most keys of a large configuration
+ * are no name. */
+struct name_lengths {
+    uint64_t bits[UCHAR_MAX + 1];
+};
+
+#define LENGTH_BIT(length) (UINT64_C(1) << ((length) % 64))
+
+static void set_lengths(enum gc_arch_names names, struct name_lengths *lengths)
+{
+    memset(lengths, 0, sizeof(*lengths));
+    for (int key = 0; key < GC_ARCH_KEY_COUNT; key++) {
+        for (const char *at = names_of(names, key); *at != '\0'; at += strspn(at, ", ")) {
+            const size_t length = strcspn(at, ", ");
+            lengths->bits[(unsigned char)*at] |= LENGTH_BIT(length);
+            at += length;
+        }
+    }
+}
+
+static bool find_name(enum gc_arch_names names, const struct name_lengths *lengths,
+                      const char *name, size_t length, struct gc_arch_place *place)
 {
     unsigned depth = 0;
     if (names == GC_ARCH_NAMES_HF)
         depth = strip_objects(&name, &length);
     else if (!strip_architecture(&name, &length))
         return false;
-    if (length == 0)
+    if (length == 0 || (lengths->bits[(unsigned char)*name] & LENGTH_BIT(length)) == 0)
         return false;
     for (int key = 0; key < GC_ARCH_KEY_COUNT; key++) {
-        const char *words = names == GC_ARCH_NAMES_HF ? rows[key].hf : rows[key].gguf;
+        const char *words = names_of(names, key);
         const int at = gc_text_find_word(words, name, length);
         if (at < 0)
             continue;
@@ -91,6 +117,14 @@ bool gc_arch_key_find(enum gc_arch_names names, const char *name, size_t length,
         return true;
     }
     return false;
+}
+
+bool gc_arch_key_find(enum gc_arch_names names, const char *name, size_t length,
+                      struct gc_arch_place *place)
+{
+    struct name_lengths lengths;
+    set_lengths(names, &lengths);
+    return find_name(names, &lengths, name, length, place);
 }
 
 /* ---- values ---- */
@@ -617,11 +651,13 @@ void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_
         model->format == GC_MODEL_GGUF ? GC_ARCH_NAMES_GGUF : GC_ARCH_NAMES_HF;
     if (!model->has_config)
         return;
+    struct name_lengths lengths;
+    set_lengths(names, &lengths);
     arch->is_gguf = names == GC_ARCH_NAMES_GGUF;
     for (uint32_t i = 0; i < model->meta_count; i++) {
         const struct gc_meta *meta = &model->metas[i];
         struct gc_arch_place place;
-        if (gc_arch_key_find(names, meta->key, strlen(meta->key), &place) &&
+        if (find_name(names, &lengths, meta->key, strlen(meta->key), &place) &&
             set_from_meta(arch, &place, &meta->value) != GC_OK)
             note_rejected(notes, meta->key, place.key);
     }

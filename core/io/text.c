@@ -59,16 +59,22 @@ bool gc_text_uint(const char *text, size_t length, uint64_t *value)
     return true;
 }
 
+static bool is_between_words(char c)
+{
+    return c == ',' || c == ' ';
+}
+
 int gc_text_find_word(const char *words, const char *word, size_t length)
 {
-    int index = 0;
-    while (*words != '\0') {
-        const size_t here = strcspn(words, ", ");
-        if (here == length && memcmp(words, word, length) == 0)
+    /* Lists are short: plain loops take less than strcspn(), which makes a table of the set. */
+    for (int index = 0; *words != '\0'; index++) {
+        const char *start = words;
+        while (*words != '\0' && !is_between_words(*words))
+            words++;
+        if ((size_t)(words - start) == length && memcmp(start, word, length) == 0)
             return index;
-        words += here;
-        words += strspn(words, ", ");
-        index++;
+        while (is_between_words(*words))
+            words++;
     }
     return -1;
 }
