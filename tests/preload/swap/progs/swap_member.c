@@ -20,9 +20,9 @@
  * random times until the next line; "idle"; "fork MS": a child that lives so long; "exec": starts
  * itself anew; "spoil": one word is changed behind the program's own back; "quit": ends and frees
  * nothing; "end": frees all and ends, as the end of the input does. Output: "ready AT_US held
- * BYTES"; "request N at US took US first US", the time until the first block was read; "done N"
- * after the requests of one line; "forked MS"; "end requests N refused N". A wrong word ends it
- * with status 3.
+ * BYTES"; "request N at US took US first US", the time until the first block was read; "done N
+ * held BYTES" after the requests of one line; "forked MS"; "end requests N refused N". A wrong word
+ * ends it with status 3.
  */
 #define _GNU_SOURCE
 #include "tests/preload/progs/public.h"
@@ -60,6 +60,8 @@ static struct {
              .patience_s = 60,
              .module = 1,
              .chunk = 64 << 10};
+
+static atomic_size_t process_bytes; /* held by all threads */
 
 /* Of each thread, which is one tenant: */
 static _Thread_local struct block blocks[BLOCKS_MAX];
@@ -222,6 +224,7 @@ static bool allocate(struct block *block, size_t bytes)
     block->image = malloc(image_words(block) * sizeof(*block->image));
     if (block->stamps == NULL || block->image == NULL)
         exit(EXIT_FAILURE);
+    process_bytes += block->chunks * block->chunk_bytes;
     write_block(block);
     CHECK(cuStreamSynchronize(stream));
     block->is_weights = options.weights != 0 && draw(100) < options.weights;
@@ -235,6 +238,7 @@ static bool allocate(struct block *block, size_t bytes)
 
 static void release(struct block *block)
 {
+    process_bytes -= block->chunks * block->chunk_bytes;
     check_block(block);
     CHECK(cuMemFree(block->address));
     free(block->stamps);
@@ -487,12 +491,12 @@ static void obey(void)
     (void)sscanf(line, "%15s %llu %llu", word, &number, &only);
     if (strcmp(word, "requests") == 0 && options.tenants != 0) {
         do_job(SERVE, number, only);
-        printf("done %llu\n", number);
+        printf("done %llu held %zu\n", number, process_bytes);
         fflush(stdout);
     } else if (strcmp(word, "requests") == 0) {
         for (unsigned long long i = 0; i < number; i++)
             serve_request();
-        printf("done %llu held %zu\n", number, held_bytes());
+        printf("done %llu held %zu\n", number, process_bytes);
         fflush(stdout);
     } else if (strcmp(word, "busy") == 0 || strcmp(word, "random") == 0) {
         serve_until_heard(strcmp(word, "busy") == 0 ? 0 : number + 1000);
@@ -574,7 +578,7 @@ int main(int argc, char **argv)
         start_tenants();
     else
         fill_up();
-    printf("ready %llu held %zu\n", (unsigned long long)now_us(), held_bytes());
+    printf("ready %llu held %zu\n", (unsigned long long)now_us(), process_bytes);
     fflush(stdout);
     for (;;)
         if (hears(-1))
