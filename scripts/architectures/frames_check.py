@@ -1,6 +1,7 @@
 """Measured peaks of configurations beyond those of the rows: recorded for tests, or held against the tool's estimates.
 
     frames_check.py TOOL KIND[.TYPE]...           prints estimated over measured of each type, worst first in a line
+    frames_check.py --tell TABLE TOOL KIND...     the same; a type that is outside by its own configuration is a lower bound
     frames_check.py --record FILE KIND.TYPE...    adds to FILE: tests/model/activations.jsonl.xz
 
 KIND: a key of frames_run.MAPS. Each type runs in a process of its own."""
@@ -82,15 +83,34 @@ def estimated(tool, case):
 
 
 def checked(tool, kind, t):
-    """Each case's batch, tokens, estimated over measured, whether told: of the own configuration, and of other values."""
+    """Each case's batch, tokens, estimated over measured, whether told, whether by the type's own configuration."""
     T, rnd = Type(kind, t), random.Random('check %s.%s' % (kind, t))
     first_run(T, False)
     cases = [case(T, T.few, B, S, 'bfloat16', True) for B, S in ((2, 256), (1, 1024), (2, 6000))]
-    cases = [c for c in cases if c] + further(T, T.run(T.few, 1, 64).flat, rnd, 2)
-    return [(c['batch'], c['tokens']) + estimated(tool, c) for c in cases]
+    own = [c for c in cases if c]
+    cases = own + further(T, T.run(T.few, 1, 64).flat, rnd, 2)
+    return [(c['batch'], c['tokens']) + estimated(tool, c) + (c in own,) for c in cases]
 
 
-def check(tool, words):
+def tell(table, kind, t):
+    """Marks the sections of a type as a lower bound."""
+    with open(table, encoding='utf-8') as f:
+        lines = f.read().splitlines()
+    arch = Type(kind, t).arch
+    at = next((n for n, line in enumerate(lines) if line.split()[:2] == ['@' + arch, t]), None)
+    if at is None:
+        return
+    while lines[at].startswith('@'):
+        at += 1
+    while lines[at][0] in '=~&':
+        at += 1
+    if lines[at] != '?':
+        lines.insert(at, '?')
+    with open(table, 'w', encoding='utf-8') as f:
+        f.write('\n'.join(lines) + '\n')
+
+
+def check(tool, words, table=None):
     for kind, t in types(words):
         rows = apart(lambda: checked(tool, kind, t))
         if rows is None:
@@ -98,7 +118,9 @@ def check(tool, words):
             continue
         outside = [r for r in rows if not LEAST <= r[2] <= MOST]
         word = 'outside' if any(not r[3] for r in outside) else 'told' if any(r[3] for r in rows) else 'good'
-        shown = ('%dx%d %.3f%s' % (b, s, r, ' told' if told is True else told or '') for b, s, r, told in rows)
+        if table and any(is_own and not told for *_, told, is_own in outside):
+            tell(table, kind, t)
+        shown = ('%dx%d %.3f%s' % (b, s, r, ' told' if told is True else told or '') for b, s, r, told, _ in rows)
         print('%s.%s: %s' % (kind, t, word), *shown, sep=', ', flush=True)
 
 
@@ -128,6 +150,8 @@ def main(args):
     gc.freeze()  # the children need not look through what was imported
     if args[0] == '--record':
         record(args[1], args[2:])
+    elif args[0] == '--tell':
+        check(args[2], args[3:], args[1])
     else:
         check(args[0], args[1:])
 
