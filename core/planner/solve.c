@@ -1,7 +1,8 @@
-/* The solver, from problem to checked placement: online best fit, first fit by every order, local
- * search from the best orders, then rounds for the component with the highest peak, until the run
- * stops: exact search of a small one, ejections and local search of a large one, all three between.
- * A component whose peak is below the highest bound of all needs no more work. */
+/* The solver, from problem to checked placement: online best fit, then rounds for the component
+ * with the highest peak, until the run stops. The first is first fit by every order, and local
+ * search from the best; the later ones are exact search of a small component, ejections and local
+ * search of a large one, all three between. A component whose peak is below the highest bound of
+ * all needs no more work. */
 #include "core/base/bits.h"
 #include "core/plan/placement.h"
 #include "core/planner/eject.h"
@@ -55,36 +56,29 @@ static enum gc_status try_order(struct gc_place_greedy *greedy, unsigned n,
     return status;
 }
 
+/* The searches of one component, created in its second round. */
+struct search {
+    struct gc_place_exact *exact; /* NULL: the component is too large for exact search */
+    struct gc_place_eject *eject; /* NULL: it is small */
+    unsigned orders;              /* of first fit, tried; 0: nothing was done yet */
+    bool is_made;
+};
+
 /* Every order once, then local search from the best orders. A large component gets the first order
  * alone: ejections come before the others. */
-static enum gc_status solve_greedily(struct gc_place_greedy *greedy,
-                                     struct gc_place_component *component)
+static enum gc_status first_round(struct gc_place_greedy *greedy, struct search *search)
 {
-    struct gc_place_run *run = greedy->run;
+    const struct gc_place_component *component = greedy->component;
     uint64_t peaks[GC_PLACE_ORDER_COUNT];
     const unsigned orders = component->count > IMPROVE_FIRST ? 1 : GC_PLACE_ORDER_COUNT;
-    gc_greedy_select(greedy, component);
-    for (unsigned n = 0; n < orders; n++) {
-        if (component->peak <= run->target || run->stopped)
+    while (search->orders < orders) {
+        if (component->peak <= greedy->run->target || greedy->run->stopped)
             return GC_OK;
-        const enum gc_status status = try_order(greedy, n, peaks);
+        const enum gc_status status = try_order(greedy, search->orders++, peaks);
         if (status != GC_OK)
             return status;
     }
     return improve_best(greedy, peaks);
-}
-
-/* The component with the highest peak; NULL if it is good enough. */
-static struct gc_place_component *worst_component(struct gc_place_run *run)
-{
-    struct gc_place_component *worst = NULL;
-    for (uint32_t p = 0; p < run->components.count; p++) {
-        struct gc_place_component *component = &run->components.components[p];
-        if (component->peak > gc_max_u64(run->target, component->bound) &&
-            (worst == NULL || component->peak > worst->peak))
-            worst = component;
-    }
-    return worst;
 }
 
 static void raise_bound(struct gc_place_run *run, const struct gc_place_component *component)
@@ -93,13 +87,41 @@ static void raise_bound(struct gc_place_run *run, const struct gc_place_componen
     run->target = gc_max_u64(run->target, run->bound);
 }
 
-/* The searches of one component, created in its first round. */
-struct exact_slot {
-    struct gc_place_exact *exact; /* NULL: the component is too large for exact search */
-    struct gc_place_eject *eject; /* NULL: it is small */
-    unsigned orders;              /* of first fit, tried */
-    bool is_made;
+/* The components with the highest peaks: a binary heap (Williams, 1964). A round lowers the peak of
+ * the first alone. */
+struct worst {
+    struct gc_place_component **heap;
+    uint32_t count;
 };
+
+static uint64_t peak_at(const struct worst *worst, uint32_t n)
+{
+    return n < worst->count ? worst->heap[n]->peak : 0;
+}
+
+static void sink(struct worst *worst, uint32_t n)
+{
+    for (;;) {
+        const uint32_t child = 2 * n + 1 + (peak_at(worst, 2 * n + 2) > peak_at(worst, 2 * n + 1));
+        if (peak_at(worst, child) <= peak_at(worst, n))
+            return;
+        struct gc_place_component *lower = worst->heap[n];
+        worst->heap[n] = worst->heap[child];
+        worst->heap[child] = lower;
+        n = child;
+    }
+}
+
+static bool worst_init(struct worst *worst, const struct gc_place_run *run)
+{
+    worst->count = run->components.count;
+    worst->heap = gc_region_alloc(run->region, worst->count * sizeof(struct gc_place_component *));
+    for (uint32_t p = 0; worst->heap != NULL && p < worst->count; p++)
+        worst->heap[p] = &run->components.components[p];
+    for (uint32_t n = worst->count / 2; worst->heap != NULL && n-- > 0;)
+        sink(worst, n);
+    return worst->heap != NULL;
+}
 
 /* First fit by the offsets of a placement places no item higher than that one does. */
 static enum gc_status improve_placement(struct gc_place_greedy *greedy)
@@ -113,64 +135,51 @@ static enum gc_status improve_placement(struct gc_place_greedy *greedy)
     return gc_improve(greedy, IMPROVE_ROUNDS);
 }
 
-/* The highest peak of the other components. */
-static uint64_t second_peak(const struct gc_place_run *run,
-                            const struct gc_place_component *component)
-{
-    uint64_t peak = 0;
-    for (uint32_t p = 0; p < run->components.count; p++)
-        if (&run->components.components[p] != component)
-            peak = gc_max_u64(peak, run->components.components[p].peak);
-    return peak;
-}
-
 /* Another round for the component: ejections, for as many steps as all before, exact searches, and
- * another order or local search where it is large or has none. *goes_on: there is more to try. */
-static enum gc_status search_round(struct gc_place_greedy *greedy,
-                                   struct gc_place_component *component, struct gc_place_memo *memo,
-                                   struct exact_slot *slot, bool *goes_on)
+ * another order or local search where it is large or has none. `second`: the highest peak of the
+ * other components. *goes_on: there is more to try. */
+static enum gc_status search_round(struct gc_place_greedy *greedy, struct gc_place_memo *memo,
+                                   struct search *search, uint64_t second, bool *goes_on)
 {
-    gc_greedy_select(greedy, component);
-    if (!slot->is_made) {
-        slot->eject = component->count < EXACT_FIRST ? NULL : gc_eject_create(greedy);
-        slot->exact = gc_exact_create(greedy, memo);
-        slot->orders = component->count > IMPROVE_FIRST ? 1 : GC_PLACE_ORDER_COUNT;
+    const struct gc_place_component *component = greedy->component;
+    if (!search->is_made) {
+        search->eject = component->count < EXACT_FIRST ? NULL : gc_eject_create(greedy);
+        search->exact = gc_exact_create(greedy, memo);
     }
-    slot->is_made = true;
-    if (slot->eject != NULL)
-        gc_eject_run(slot->eject, greedy->run->nodes, second_peak(greedy->run, component));
-    *goes_on = slot->exact != NULL && gc_exact_round(slot->exact);
-    if (slot->exact != NULL && component->count < EXACT_FIRST)
+    search->is_made = true;
+    if (search->eject != NULL)
+        gc_eject_run(search->eject, greedy->run->nodes, second);
+    *goes_on = search->exact != NULL && gc_exact_round(search->exact);
+    if (search->exact != NULL && component->count < EXACT_FIRST)
         return GC_OK;
     const struct gc_placement_options *options = greedy->run->options;
-    const bool has_orders = slot->orders < GC_PLACE_ORDER_COUNT;
+    const bool has_orders = search->orders < GC_PLACE_ORDER_COUNT;
     *goes_on = *goes_on || has_orders || options->watch != NULL ||
                options->node_max != GC_PLACEMENT_NODES_UNLIMITED;
     if (component->peak <= greedy->run->target || greedy->run->stopped)
         return GC_OK;
     uint64_t peaks[GC_PLACE_ORDER_COUNT];
-    return has_orders ? try_order(greedy, slot->orders++, peaks) : improve_placement(greedy);
+    return has_orders ? try_order(greedy, search->orders++, peaks) : improve_placement(greedy);
 }
 
-/* Runs rounds of search for the component with the highest peak, until every peak is good enough.
- */
-static enum gc_status solve_further(struct gc_place_greedy *greedy)
+/* Rounds for the component with the highest peak, until every peak is good enough. */
+static enum gc_status search_components(struct gc_place_greedy *greedy, struct worst *worst,
+                                        struct search *searches)
 {
     struct gc_place_run *run = greedy->run;
     struct gc_place_memo memo = {0};
-    bool goes_on = true;
     enum gc_status status = GC_OK;
-    struct gc_place_component *component = worst_component(run);
-    if (component == NULL || run->stopped)
-        return GC_OK;
-    struct exact_slot *slots = gc_region_alloc(run->region, run->components.count * sizeof(*slots));
-    if (slots == NULL)
-        return GC_NO_HOST_MEMORY;
-    for (; status == GC_OK && component != NULL && goes_on && !run->stopped;
-         component = worst_component(run)) {
-        status = search_round(greedy, component, &memo,
-                              &slots[component - run->components.components], &goes_on);
+    bool goes_on = true;
+    while (status == GC_OK && goes_on && !run->stopped && peak_at(worst, 0) > run->target) {
+        struct gc_place_component *component = worst->heap[0];
+        struct search *search = &searches[component - run->components.components];
+        gc_greedy_select(greedy, component);
+        status = search->orders == 0
+                     ? first_round(greedy, search)
+                     : search_round(greedy, &memo, search,
+                                    gc_max_u64(peak_at(worst, 1), peak_at(worst, 2)), &goes_on);
         raise_bound(run, component);
+        sink(worst, 0);
     }
     return status;
 }
@@ -178,12 +187,17 @@ static enum gc_status solve_further(struct gc_place_greedy *greedy)
 static enum gc_status solve_components(struct gc_place_run *run)
 {
     struct gc_place_greedy greedy = {.run = run};
+    struct worst worst;
     enum gc_status status = gc_fit_components(run);
     if (status == GC_OK)
         status = gc_greedy_init(&greedy, run);
-    for (uint32_t p = 0; status == GC_OK && p < run->components.count; p++)
-        status = solve_greedily(&greedy, &run->components.components[p]);
-    return status == GC_OK ? solve_further(&greedy) : status;
+    if (status != GC_OK || run->components.count == 0)
+        return status;
+    struct search *searches =
+        gc_region_alloc(run->region, run->components.count * sizeof(*searches));
+    if (searches == NULL || !worst_init(&worst, run))
+        return GC_NO_HOST_MEMORY;
+    return search_components(&greedy, &worst, searches);
 }
 
 static enum gc_status write_offsets(const struct gc_place_run *run, struct gc_region *region,
