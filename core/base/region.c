@@ -35,15 +35,15 @@ void gc_region_fini(struct gc_region *region)
     }
 }
 
-/* Populating all pages at once is much cheaper than a fault for each. Kernels before 5.14 lack the
- * call. */
+/* Populating pages at once is much cheaper than a fault for each; of a large chunk, whose end may
+ * never be used, the first. Kernels before 5.14 lack the call. */
 static void populate(void *memory, uint64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE
     const int saved_errno = errno;
     if (bytes >= CHUNK_BYTES_MAX)
         madvise(memory, bytes, MADV_HUGEPAGE);
-    madvise(memory, bytes, MADV_POPULATE_WRITE);
+    madvise(memory, gc_min_u64(bytes, CHUNK_BYTES_MAX), MADV_POPULATE_WRITE);
     errno = saved_errno;
 #else
     (void)memory;
@@ -70,7 +70,7 @@ static struct gc_region_chunk *add_chunk(struct gc_region *region, uint64_t byte
     struct gc_region_chunk *chunk = gc_host_mem_map(&region->host, want);
     if (chunk == NULL)
         return NULL;
-    populate(chunk, gc_min_u64(want, CHUNK_BYTES_MAX));
+    populate(chunk, want);
     struct gc_region_chunk *first = region->chunks;
     *chunk = (struct gc_region_chunk){.bytes = want, .used = HEAD_BYTES};
     if (is_large && first != NULL && first->bytes - first->used > want - bytes) {

@@ -143,6 +143,16 @@ static uint32_t find_span(const struct gc_place_set *set, uint64_t offset)
     return first + (uint32_t)(left == 1 && end_of(&set->spans[first]) <= offset);
 }
 
+/* Where find_span looks first is brought near. */
+static void prefetch_search(const struct gc_place_set *set)
+{
+    if (set->count == 0)
+        return;
+    __builtin_prefetch(set->spans + set->count / 2);
+    __builtin_prefetch(set->spans + set->count / 4);
+    __builtin_prefetch(set->spans + set->count / 2 + set->count / 4);
+}
+
 /* A set, and a span of it: all before end at or below the offset in question. */
 struct cursor {
     const struct gc_place_span *spans;
@@ -181,6 +191,22 @@ static uint64_t find_gap(struct cursor *cursor, uint64_t offset, uint64_t bytes,
     return offset;
 }
 
+/* The sets of an item that comes soon are brought near: most of a pass is waiting for them. */
+static void prefetch(const struct gc_place_index *index, const struct gc_place_item *item)
+{
+    struct nodes nodes;
+    find_nodes(index, item->first, item->last, &nodes);
+    for (unsigned i = 0; i < nodes.whole_count; i++) {
+        __builtin_prefetch(&index->touch[nodes.whole[i]]);
+        if (nodes.whole[i] < index->leaf_count)
+            __builtin_prefetch(&index->cover[nodes.whole[i]]);
+    }
+    for (unsigned i = 0; i < nodes.above_count; i++) {
+        __builtin_prefetch(&index->touch[nodes.above[i]]);
+        __builtin_prefetch(&index->cover[nodes.above[i]]);
+    }
+}
+
 /* Raises the offset to each set's next gap until it stays. */
 static uint64_t index_find(const struct gc_place_index *index, uint32_t first, uint32_t last,
                            uint64_t bytes, uint64_t alignment)
@@ -194,6 +220,7 @@ static uint64_t index_find(const struct gc_place_index *index, uint32_t first, u
         const struct gc_place_set *set = i < nodes.whole_count
                                              ? &index->touch[nodes.whole[i]]
                                              : &index->cover[nodes.above[i - nodes.whole_count]];
+        __builtin_prefetch(set->spans);
         cursors[count] = (struct cursor){set->spans, set->count, 0};
         count += set->count > 0;
     }
@@ -290,17 +317,22 @@ static bool index_add(struct gc_place_index *index, uint32_t first, uint32_t las
                       uint64_t bytes)
 {
     struct nodes nodes;
+    struct gc_place_set *sets[3 * NODES_MAX];
+    unsigned count = 0;
     find_nodes(index, first, last, &nodes);
     for (unsigned i = 0; i < nodes.whole_count; i++) {
-        const uint32_t node = nodes.whole[i];
-        const bool is_leaf = node >= index->leaf_count;
-        if (!add_span(index, &index->touch[node], offset, offset + bytes) ||
-            (!is_leaf && !add_span(index, &index->cover[node], offset, offset + bytes)))
-            return false;
+        sets[count++] = &index->touch[nodes.whole[i]];
+        if (nodes.whole[i] < index->leaf_count)
+            sets[count++] = &index->cover[nodes.whole[i]];
     }
-    for (unsigned i = 0; i < nodes.above_count; i++)
-        if (is_whole(index, nodes.above[i]) &&
-            !add_span(index, &index->touch[nodes.above[i]], offset, offset + bytes))
+    for (unsigned i = 0; i < nodes.above_count; i++) {
+        sets[count] = &index->touch[nodes.above[i]];
+        count += is_whole(index, nodes.above[i]);
+    }
+    for (unsigned i = 0; i < count; i++)
+        prefetch_search(sets[i]);
+    for (unsigned i = 0; i < count; i++)
+        if (!add_span(index, sets[i], offset, offset + bytes))
             return false;
     return true;
 }
@@ -369,6 +401,8 @@ enum gc_status gc_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit, ui
             break;
         if (item->fixed != GC_PLACEMENT_FREE)
             continue;
+        if (placed + 1 < component->count)
+            prefetch(&greedy->index, &component->items[greedy->order[placed + 1]]);
         const uint64_t offset =
             index_find(&greedy->index, item->first, item->last, item->bytes, item->alignment);
         if (offset + item->bytes > GC_PLACE_SPAN_MAX)
