@@ -9,7 +9,7 @@
 
 #define SHOW_EVERY_NS (100 * GC_NS_PER_MS)
 /* What comes after the placement, as multiples of the reading (profiles of 1M buffers). */
-#define CHECKS_COST 1
+#define CHECKS_COST 2
 #define TEXT_COST 1
 #define CSV_COST 2
 #define JSON_COST 5
