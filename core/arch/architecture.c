@@ -112,14 +112,18 @@ static bool is_text(const char *text, size_t length, const char *other, size_t o
 
 #define BIT(rank) (1U << (unsigned)GC_ARCHITECTURE_RANK_##rank)
 
-/* A head "@- TYPE base" is that of a class XModel, but not of a part of it or of one with a head.
- */
+/* A head "@- TYPE base" is that of a class XModel, but not of a part of it or of one with heads. */
 static bool is_nameless_base(const char *head, size_t length, const char *class)
 {
-    return is_text(head, length, "@-", 2) && gc_text_has_ending(class, strlen(class), "Model") &&
-           !gc_text_has_ending(class, strlen(class), "EncoderModel") &&
-           !gc_text_has_ending(class, strlen(class), "DecoderModel") &&
-           !gc_text_has_ending(class, strlen(class), "RewardModel");
+    static const char *const others[] = {"EncoderModel", "DecoderModel",     "RewardModel",
+                                         "ValueModel",   "DoubleHeadsModel", "CustomModel"};
+    if (!is_text(head, length, "@-", 2) || !gc_text_has_ending(class, strlen(class), "Model"))
+        return false;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        if (gc_text_has_ending(class, strlen(class), others[i]))
+            return false;
+    }
+    return true;
 }
 
 static unsigned rank_of(const struct gc_architecture_line *head, const char *class,
@@ -165,7 +169,9 @@ bool gc_architecture_section(const char *table, const char *class, const char *t
     for (const char *at = next_mark(table, '@'); *at != '\0'; at = next_mark(next_line(at), '@')) {
         const struct gc_architecture_line line = {at, (size_t)(line_end(at) - at)};
         const unsigned its_rank = rank_of(&line, class, type);
-        if ((ranks >> its_rank & 1U) != 0 && its_rank > best) {
+        const bool is_named = its_rank == best && its_rank == GC_ARCHITECTURE_RANK_BOTH &&
+                              found[1] == '-' && at[1] != '-';
+        if ((ranks >> its_rank & 1U) != 0 && (its_rank > best || is_named)) {
             best = its_rank;
             found = at;
         }

@@ -166,7 +166,8 @@ static void check_guard(struct visit *visit, const struct gc_architecture_line *
     const uint32_t label_count = gc_architecture_count_labels(visit->scope, key, length);
     const struct gc_meta_value labels = {
         .kind = GC_META_INTEGER, .unsigned_value = label_count, .real = label_count};
-    const bool is_by_labels = value == NULL && label_count > 0;
+    const bool is_null = lengths[1] == 4 && memcmp(parts[1], "null", 4) == 0;
+    const bool is_by_labels = value == NULL && label_count > 0 && !is_null;
     if (is_by_labels)
         value = &labels;
     if (name[before + length - 1] == '.' && gc_architecture_has_object(visit->scope->model, name))
@@ -395,10 +396,9 @@ static enum gc_status visit_row(struct visit *visit, const struct gc_architectur
     }
     if (visit->doubt_count > (visit->labels != NULL) && !is_certain(parts, lengths, count))
         return GC_OK;
-    for (unsigned i = 2; visit->labels != NULL && i < count; i++) {
-        if (lengths[i] == visit->labels_length && memcmp(parts[i], visit->labels, lengths[i]) == 0)
-            return GC_OK;
-    }
+    if (visit->labels != NULL && count > 2 && lengths[2] == visit->labels_length &&
+        memcmp(parts[2], visit->labels, lengths[2]) == 0)
+        return GC_OK; /* the first dimension of a classifier */
     set_name(&row, parts[0], lengths[0]);
     row.is_uneven = count > 2 && lengths[2] == 1 && parts[2][0] == '~';
     bool is_known = count >= 2 && evaluate(visit, parts[1], lengths[1], &row.count);

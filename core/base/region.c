@@ -35,8 +35,8 @@ void gc_region_fini(struct gc_region *region)
     }
 }
 
-/* Populating pages at once is much cheaper than a fault for each; of a large chunk, whose end may
- * never be used, the first. Kernels before 5.14 lack the call. */
+/* Populating pages at once is much cheaper than a fault for each; the end of a large chunk may
+ * never be used. Kernels before 5.14 lack the call. */
 static void populate(void *memory, uint64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE

@@ -433,7 +433,7 @@ static struct gc_suggestion suggest_stage(const struct gc_estimator *estimator,
     return suggestion;
 }
 
-/* More devices, each as the last of the request's. */
+/* The fewest devices with the highest stage; those beyond the request's are as its last. */
 static struct gc_suggestion suggest_zero_devices(const struct gc_estimator *estimator,
                                                  const struct gc_estimate_request *request,
                                                  const struct gc_estimate_budget *budget)

@@ -143,7 +143,7 @@ static uint32_t find_span(const struct gc_place_set *set, uint64_t offset)
     return first + (uint32_t)(left == 1 && end_of(&set->spans[first]) <= offset);
 }
 
-/* Where find_span looks first is brought near. */
+/* What find_span looks at first is brought near. */
 static void prefetch_search(const struct gc_place_set *set)
 {
     if (set->count == 0)
@@ -325,10 +325,9 @@ static bool index_add(struct gc_place_index *index, uint32_t first, uint32_t las
         if (nodes.whole[i] < index->leaf_count)
             sets[count++] = &index->cover[nodes.whole[i]];
     }
-    for (unsigned i = 0; i < nodes.above_count; i++) {
-        sets[count] = &index->touch[nodes.above[i]];
-        count += is_whole(index, nodes.above[i]);
-    }
+    for (unsigned i = 0; i < nodes.above_count; i++)
+        if (is_whole(index, nodes.above[i]))
+            sets[count++] = &index->touch[nodes.above[i]];
     for (unsigned i = 0; i < count; i++)
         prefetch_search(sets[i]);
     for (unsigned i = 0; i < count; i++)

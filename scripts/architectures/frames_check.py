@@ -1,7 +1,7 @@
 """Measured peaks of configurations beyond those of the rows: recorded for tests, or held against the tool's estimates.
 
     frames_check.py TOOL KIND[.TYPE]...           prints estimated over measured of each type, worst first in a line
-    frames_check.py --tell TABLE TOOL KIND...     the same; a type that is outside by its own configuration is a lower bound
+    frames_check.py --tell TABLE TOOL KIND...     the same; types whose own configurations need more are lower bounds
     frames_check.py --record FILE KIND.TYPE...    adds to FILE: tests/model/activations.jsonl.xz
 
 KIND: a key of frames_run.MAPS. Each type runs in a process of its own."""
@@ -89,11 +89,11 @@ def checked(tool, kind, t):
     cases = [case(T, T.few, B, S, 'bfloat16', True) for B, S in ((2, 256), (1, 1024), (2, 6000))]
     own = [c for c in cases if c]
     cases = own + further(T, T.run(T.few, 1, 64).flat, rnd, 2)
-    return [(c['batch'], c['tokens']) + estimated(tool, c) + (c in own,) for c in cases]
+    return [(c['batch'], c['tokens']) + estimated(tool, c) + (n < len(own),) for n, c in enumerate(cases)]
 
 
 def tell(table, kind, t):
-    """Marks the sections of a type as a lower bound."""
+    """Marks the section of a type, and those that share it, as a lower bound, until it is measured anew."""
     with open(table, encoding='utf-8') as f:
         lines = f.read().splitlines()
     arch = Type(kind, t).arch
@@ -118,7 +118,7 @@ def check(tool, words, table=None):
             continue
         outside = [r for r in rows if not LEAST <= r[2] <= MOST]
         word = 'outside' if any(not r[3] for r in outside) else 'told' if any(r[3] for r in rows) else 'good'
-        if table and any(is_own and not told for *_, told, is_own in outside):
+        if table and any(r[4] and not r[3] and 0 < r[2] < LEAST for r in outside):
             tell(table, kind, t)
         shown = ('%dx%d %.3f%s' % (b, s, r, ' told' if told is True else told or '') for b, s, r, told, _ in rows)
         print('%s.%s: %s' % (kind, t, word), *shown, sep=', ', flush=True)

@@ -97,10 +97,19 @@ def parts_and_other_names(folder):
     tap.equal(is_told(estimate(head)), True, "a head")
     words = subprocess.run([TOOL, "estimate", head, "--budget", "1TiB"], capture_output=True, text=True, check=False).stdout
     tap.equal("\nThe known parts fit.\n\nValues with which the known parts fit," in words, True, words)
+    # the class's own section of the table, not one of its type for classes without a name: no guard, and its own prefixes
+    apertus = {"architectures": ["ApertusModel"], "model_type": "apertus", "hidden_size": 2048, "num_attention_heads": 16}
+    tap.equal("weight_bytes" in estimate(put(folder, "config.json", apertus))["lower_bounds"], False, "a section of its own")
+    gpt2 = put(folder, "config.json", {"architectures": ["GPT2DoubleHeadsModel"], "model_type": "gpt2"})
+    tap.equal(is_told(estimate(gpt2)), True, "heads beside a base")
     convnext = {"architectures": ["ConvNextForImageClassification"], "model_type": "convnext", "dtype": "float32"}
     two = estimate(put(folder, "config.json", convnext))
     many = estimate(put(folder, "config.json", {**convnext, "id2label": {str(i): "x" for i in range(1000)}}))
     tap.equal((is_told(two), is_told(many), many["weight_bytes"] > 0.99 * two["weight_bytes"]), (False, True, True), "labels")
+    segformer = {"architectures": ["SegformerForImageClassification"], "model_type": "segformer", "dtype": "float32"}
+    two, many = (estimate(put(folder, "config.json", {**segformer, "id2label": dict.fromkeys(map(str, range(count)), "x")}))
+                 for count in (2, 3))
+    tap.equal(0 < two["parameters"] - many["parameters"] < 1000, True, "a classifier alone has labels")
     jamba = {"architectures": ["JambaForCausalLM"], "model_type": "jamba", "dtype": "bfloat16"}
     tap.equal(is_told(estimate(put(folder, "config.json", {**jamba, "num_local_experts": 4}))), True, "another name of a key")
     both = estimate(put(folder, "config.json", {**llama, "architectures": ["LlamaForCausalLM"], "torch_dtype": "float16"}))
