@@ -196,7 +196,7 @@ const struct tool_command tool_command_estimate = {
             "                         being one more; the others in host memory (all)\n"
             "  --resident-experts N   experts of each layer that stay on the device (all)\n"
             "  --train OPTIMISER      training instead of inference: adamw, adamw-foreach,\n"
-            "                         sgd-momentum, adafactor, adamw-8bit\n"
+            "                         sgd, sgd-momentum, adafactor, adamw-8bit\n"
             "  --mixed-precision      parameters in 32 bits, activations in 16 (autocast)\n"
             "  --checkpointing        activations are computed again in the backward pass\n"
             "  --zero 0|1|2|3         over --devices N, a batch on each: each has all; states\n"

@@ -32,6 +32,11 @@ for command in run report trace estimate plan replay top limit trim pause resume
     is "help $command is the same" "$("$TOOL" help $command)" "$("$TOOL" $command --help)"
     is "$command --help fits 80 columns" "$("$TOOL" $command --help | awk 'length > 80')" ""
 done
+for option in train engine; do
+    accepted=$("$TOOL" estimate x "--$option" x 2>&1 | sed -n 's/.*accepted: \(.*\); see .*/\1/p')
+    like "estimate --help names all that --$option accepts" "${accepted:-nothing}: $("$TOOL" estimate --help | tr -s ' \n' ' ')" \
+        "^([^:]+): .* --$option .*\1"
+done
 fails 2 'unknown command runn; nearest: run' runn
 fails 2 'unknown command qwertz; see gpucache --help' qwertz
 fails 2 'one command, not also x' help run x
