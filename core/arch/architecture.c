@@ -137,11 +137,10 @@ static unsigned rank_of(const struct gc_architecture_line *head, const char *cla
     }
     const bool same_type = type != NULL && is_text(parts[1], lengths[1], type, strlen(type));
     const bool is_base = is_text(parts[2], lengths[2], "base", 4);
-    const bool same_class =
-        class != NULL && (is_text(parts[0] + 1, lengths[0] - 1, class, strlen(class)) ||
-                          (same_type && is_base && is_nameless_base(parts[0], lengths[0], class)));
-    if (same_class)
+    if (class != NULL && is_text(parts[0] + 1, lengths[0] - 1, class, strlen(class)))
         return same_type ? GC_ARCHITECTURE_RANK_BOTH : GC_ARCHITECTURE_RANK_CLASS;
+    if (class != NULL && same_type && is_base && is_nameless_base(parts[0], lengths[0], class))
+        return GC_ARCHITECTURE_RANK_NAMELESS;
     if (!same_type || is_text(parts[2], lengths[2], "head", 4))
         return 0;
     return is_base ? GC_ARCHITECTURE_RANK_BASE : GC_ARCHITECTURE_RANK_TYPE;
@@ -149,7 +148,7 @@ static unsigned rank_of(const struct gc_architecture_line *head, const char *cla
 
 unsigned gc_architecture_ranks(const char *class)
 {
-    return BIT(BASE) | BIT(CLASS) | BIT(BOTH) | (class == NULL ? BIT(TYPE) : 0);
+    return BIT(BASE) | BIT(CLASS) | BIT(NAMELESS) | BIT(BOTH) | (class == NULL ? BIT(TYPE) : 0);
 }
 
 /* Sets `lines` to the section below a head; heads of shared sections follow each other. */
@@ -169,9 +168,7 @@ bool gc_architecture_section(const char *table, const char *class, const char *t
     for (const char *at = next_mark(table, '@'); *at != '\0'; at = next_mark(next_line(at), '@')) {
         const struct gc_architecture_line line = {at, (size_t)(line_end(at) - at)};
         const unsigned its_rank = rank_of(&line, class, type);
-        const bool is_named = its_rank == best && its_rank == GC_ARCHITECTURE_RANK_BOTH &&
-                              found[1] == '-' && at[1] != '-';
-        if ((ranks >> its_rank & 1U) != 0 && (its_rank > best || is_named)) {
+        if ((ranks >> its_rank & 1U) != 0 && its_rank > best) {
             best = its_rank;
             found = at;
         }

@@ -25,6 +25,7 @@ enum gc_architecture_rank {
     GC_ARCHITECTURE_RANK_BASE = 1,
     GC_ARCHITECTURE_RANK_TYPE,
     GC_ARCHITECTURE_RANK_CLASS,
+    GC_ARCHITECTURE_RANK_NAMELESS, /* type and class, where the head has no name of its own */
     GC_ARCHITECTURE_RANK_BOTH,
 };
 /* Bits of ranks: those of a configuration's own class; NULL: it names none. */

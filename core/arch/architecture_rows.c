@@ -68,6 +68,11 @@ static bool begins(const char *text, size_t length, const char *start, size_t st
 
 /* ---- values that the rows were not measured with ---- */
 
+static bool is_null(const char *text, size_t length)
+{
+    return length == 4 && memcmp(text, "null", 4) == 0;
+}
+
 static bool is_measured(const struct gc_meta_value *value, const char *text, size_t length)
 {
     char word[SHOWN_BYTES];
@@ -76,7 +81,7 @@ static bool is_measured(const struct gc_meta_value *value, const char *text, siz
     const char *end;
     struct gc_decimal decimal;
     if (value->kind == GC_META_NULL)
-        return length == 4 && memcmp(text, "null", 4) == 0;
+        return is_null(text, length);
     if (!gc_text_copy(word, sizeof(word), text, length))
         return false;
     if (value->kind == GC_META_TEXT) {
@@ -166,8 +171,7 @@ static void check_guard(struct visit *visit, const struct gc_architecture_line *
     const uint32_t label_count = gc_architecture_count_labels(visit->scope, key, length);
     const struct gc_meta_value labels = {
         .kind = GC_META_INTEGER, .unsigned_value = label_count, .real = label_count};
-    const bool is_null = lengths[1] == 4 && memcmp(parts[1], "null", 4) == 0;
-    const bool is_by_labels = value == NULL && label_count > 0 && !is_null;
+    const bool is_by_labels = value == NULL && label_count > 0 && !is_null(parts[1], lengths[1]);
     if (is_by_labels)
         value = &labels;
     if (name[before + length - 1] == '.' && gc_architecture_has_object(visit->scope->model, name))
