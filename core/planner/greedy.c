@@ -85,11 +85,11 @@ static void index_clear(struct gc_place_index *index)
     index->block = index->blocks;
 }
 
-static void find_nodes(const struct gc_place_index *index, uint32_t first, uint32_t last,
+static void find_nodes(const struct gc_place_index *index, const struct gc_place_item *item,
                        struct nodes *nodes)
 {
-    uint32_t left = first + index->leaf_count;
-    uint32_t right = last + index->leaf_count + 1;
+    uint32_t left = item->first + index->leaf_count;
+    uint32_t right = item->last + index->leaf_count + 1;
     uint32_t low = 0; /* the lowest of the nodes at either end: all ancestors are theirs */
     uint32_t high = 0;
     nodes->whole_count = 0;
@@ -191,35 +191,31 @@ static uint64_t find_gap(struct cursor *cursor, uint64_t offset, uint64_t bytes,
     return offset;
 }
 
-/* The sets of an item that comes soon are brought near: most of a pass is waiting for them. */
-static void prefetch(const struct gc_place_index *index, const struct gc_place_item *item)
+/* The sets are brought near: most of a pass is waiting for them. */
+static void prefetch_sets(const struct gc_place_index *index, const struct nodes *nodes)
 {
-    struct nodes nodes;
-    find_nodes(index, item->first, item->last, &nodes);
-    for (unsigned i = 0; i < nodes.whole_count; i++) {
-        __builtin_prefetch(&index->touch[nodes.whole[i]]);
-        if (nodes.whole[i] < index->leaf_count)
-            __builtin_prefetch(&index->cover[nodes.whole[i]]);
+    for (unsigned i = 0; i < nodes->whole_count; i++) {
+        __builtin_prefetch(&index->touch[nodes->whole[i]]);
+        if (nodes->whole[i] < index->leaf_count)
+            __builtin_prefetch(&index->cover[nodes->whole[i]]);
     }
-    for (unsigned i = 0; i < nodes.above_count; i++) {
-        __builtin_prefetch(&index->touch[nodes.above[i]]);
-        __builtin_prefetch(&index->cover[nodes.above[i]]);
+    for (unsigned i = 0; i < nodes->above_count; i++) {
+        __builtin_prefetch(&index->touch[nodes->above[i]]);
+        __builtin_prefetch(&index->cover[nodes->above[i]]);
     }
 }
 
 /* Raises the offset to each set's next gap until it stays. */
-static uint64_t index_find(const struct gc_place_index *index, uint32_t first, uint32_t last,
+static uint64_t index_find(const struct gc_place_index *index, const struct nodes *nodes,
                            uint64_t bytes, uint64_t alignment)
 {
-    struct nodes nodes;
     struct cursor cursors[2 * NODES_MAX];
     unsigned count = 0;
     uint64_t offset = 0;
-    find_nodes(index, first, last, &nodes);
-    for (unsigned i = 0; i < nodes.whole_count + nodes.above_count; i++) {
-        const struct gc_place_set *set = i < nodes.whole_count
-                                             ? &index->touch[nodes.whole[i]]
-                                             : &index->cover[nodes.above[i - nodes.whole_count]];
+    for (unsigned i = 0; i < nodes->whole_count + nodes->above_count; i++) {
+        const struct gc_place_set *set = i < nodes->whole_count
+                                             ? &index->touch[nodes->whole[i]]
+                                             : &index->cover[nodes->above[i - nodes->whole_count]];
         __builtin_prefetch(set->spans);
         cursors[count] = (struct cursor){set->spans, set->count, 0};
         count += set->count > 0;
@@ -313,21 +309,19 @@ static bool add_span(struct gc_place_index *index, struct gc_place_set *set, uin
     return true;
 }
 
-static bool index_add(struct gc_place_index *index, uint32_t first, uint32_t last, uint64_t offset,
+static bool index_add(struct gc_place_index *index, const struct nodes *nodes, uint64_t offset,
                       uint64_t bytes)
 {
-    struct nodes nodes;
     struct gc_place_set *sets[3 * NODES_MAX];
     unsigned count = 0;
-    find_nodes(index, first, last, &nodes);
-    for (unsigned i = 0; i < nodes.whole_count; i++) {
-        sets[count++] = &index->touch[nodes.whole[i]];
-        if (nodes.whole[i] < index->leaf_count)
-            sets[count++] = &index->cover[nodes.whole[i]];
+    for (unsigned i = 0; i < nodes->whole_count; i++) {
+        sets[count++] = &index->touch[nodes->whole[i]];
+        if (nodes->whole[i] < index->leaf_count)
+            sets[count++] = &index->cover[nodes->whole[i]];
     }
-    for (unsigned i = 0; i < nodes.above_count; i++)
-        if (is_whole(index, nodes.above[i]))
-            sets[count++] = &index->touch[nodes.above[i]];
+    for (unsigned i = 0; i < nodes->above_count; i++)
+        if (is_whole(index, nodes->above[i]))
+            sets[count++] = &index->touch[nodes->above[i]];
     for (unsigned i = 0; i < count; i++)
         prefetch_search(sets[i]);
     for (unsigned i = 0; i < count; i++)
@@ -378,10 +372,21 @@ static bool place_fixed(struct gc_place_greedy *greedy, uint64_t *peak)
         }
         greedy->offsets[i] = item->fixed;
         *peak = gc_max_u64(*peak, gc_place_end(item, item->fixed));
-        if (!index_add(&greedy->index, item->first, item->last, item->fixed, item->bytes))
+        struct nodes nodes;
+        find_nodes(&greedy->index, item, &nodes);
+        if (!index_add(&greedy->index, &nodes, item->fixed, item->bytes))
             return false;
     }
     return true;
+}
+
+/* The nodes of the order's n-th item, if there is one, ahead of its turn. */
+static void look_ahead(const struct gc_place_greedy *greedy, uint32_t n, struct nodes *nodes)
+{
+    if (n >= greedy->component->count)
+        return;
+    find_nodes(&greedy->index, &greedy->component->items[greedy->order[n]], nodes);
+    prefetch_sets(&greedy->index, nodes);
 }
 
 enum gc_status gc_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit, uint64_t *peak)
@@ -389,26 +394,27 @@ enum gc_status gc_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit, ui
     const struct gc_place_component *component = greedy->component;
     struct gc_place_run *run = greedy->run;
     uint32_t placed = 0;
+    struct nodes nodes[2]; /* of this item and the next, in turn */
     *peak = 0;
     index_clear(&greedy->index);
     if (!place_fixed(greedy, peak))
         return GC_NO_HOST_MEMORY;
+    look_ahead(greedy, 0, &nodes[0]);
     for (; placed < component->count && *peak <= limit; placed++) {
+        const struct nodes *own = &nodes[placed % 2];
         const uint32_t i = greedy->order[placed];
         const struct gc_place_item *item = &component->items[i];
         if (placed % LOOK_ITEMS == LOOK_ITEMS - 1 && !gc_place_run_poll(run))
             break;
+        look_ahead(greedy, placed + 1, &nodes[(placed + 1) % 2]);
         if (item->fixed != GC_PLACEMENT_FREE)
             continue;
-        if (placed + 1 < component->count)
-            prefetch(&greedy->index, &component->items[greedy->order[placed + 1]]);
-        const uint64_t offset =
-            index_find(&greedy->index, item->first, item->last, item->bytes, item->alignment);
+        const uint64_t offset = index_find(&greedy->index, own, item->bytes, item->alignment);
         if (offset + item->bytes > GC_PLACE_SPAN_MAX)
             break;
         greedy->offsets[i] = offset;
         *peak = gc_max_u64(*peak, gc_place_end(item, offset));
-        if (!index_add(&greedy->index, item->first, item->last, offset, item->bytes))
+        if (!index_add(&greedy->index, own, offset, item->bytes))
             return GC_NO_HOST_MEMORY;
     }
     gc_place_run_step(run, placed);
