@@ -8,6 +8,7 @@ KIND: a key of frames_run.MAPS. Each type runs in a process of its own."""
 import gc, json, lzma, os, random, signal, subprocess, sys, tempfile
 import torch
 
+import frames_table
 from frames_run import LAYERS, Type, alarm, first_run, has_groups, types
 
 LEAST, MOST = .95, 1.15  # estimated over measured
@@ -93,21 +94,16 @@ def checked(tool, kind, t):
 
 
 def tell(table, kind, t):
-    """Marks the section of a type, and those that share it, as a lower bound, until it is measured anew."""
-    with open(table, encoding='utf-8') as f:
-        lines = f.read().splitlines()
-    arch = Type(kind, t).arch
-    at = next((n for n, line in enumerate(lines) if line.split()[:2] == ['@' + arch, t]), None)
-    if at is None:
+    """Marks the section of a type as a lower bound, until it is measured anew."""
+    sections = frames_table.sections_of(table)
+    own = ['@' + Type(kind, t).arch, t]
+    head = next((head for head in sections if head.split()[:2] == own), None)
+    if head is None or '?' in sections[head]:
         return
-    while lines[at].startswith('@'):
-        at += 1
-    while lines[at][0] in '=~&':
-        at += 1
-    if lines[at] != '?':
-        lines.insert(at, '?')
+    at = sum(line[0] in '=~&' for line in sections[head])
+    sections[head] = sections[head][:at] + ('?',) + sections[head][at:]
     with open(table, 'w', encoding='utf-8') as f:
-        f.write('\n'.join(lines) + '\n')
+        frames_table.write(sections, f)
 
 
 def check(tool, words, table=None):

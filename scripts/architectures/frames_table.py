@@ -123,6 +123,16 @@ def sections_of(path):
     return sections
 
 
+def write(sections, file):
+    """The table of these sections; those with the same lines share them."""
+    shared = collections.defaultdict(list)
+    for head, rows in sorted(sections.items(), key=lambda section: (ORDER + ["head"]).index(section[0].split()[2])):
+        shared[rows].append(head)
+    file.write(HEADER)
+    for rows, heads in shared.items():
+        print(*heads, *rows, sep="\n", file=file)
+
+
 def main(folder, table):
     sections, left_out = sections_of(table), []
     for kind in ORDER + HEADS:
@@ -133,13 +143,7 @@ def main(folder, table):
                 left_out.append(f"{kind}.{data['type']}")
                 continue
             sections[f"@{data['arch']} {data['type']} {kind if kind in ORDER else 'head'}"] = rows_of(data)
-    shared = collections.defaultdict(list)
-    for head, rows in sorted(sections.items(), key=lambda section: (ORDER + ["head"]).index(section[0].split()[2])):
-        shared[rows].append(head)
-    sys.stdout.write(HEADER)
-    for rows, heads in shared.items():
-        print("\n".join(heads))
-        print("\n".join(rows))
+    write(sections, sys.stdout)
     print(len(left_out), "left out:", *left_out, file=sys.stderr)
 
 
