@@ -340,8 +340,33 @@ static bool is_even(const struct gc_estimator *estimator, uint32_t devices)
     return true;
 }
 
-/* More devices are as the last of the request's. Fewer than the request's may do with another
- * split. */
+/* The fewest devices, `least` to `most`, with which the request fits otherwise unchanged. Devices
+ * beyond its own are as its last. */
+static struct gc_suggestion fewest_devices(const struct gc_estimator *estimator,
+                                           const struct gc_estimate_request *request,
+                                           const struct gc_estimate_budget *budget, uint32_t least,
+                                           uint32_t most)
+{
+    struct gc_estimate_request changed = *request;
+    struct gc_estimate_budget wider = *budget;
+    uint64_t memory[GC_ESTIMATE_DEVICE_MAX];
+    const uint32_t last = request->device_count - 1;
+    for (uint32_t i = 0; i < GC_ESTIMATE_DEVICE_MAX; i++) {
+        wider.device_bytes[i] = budget->device_bytes[gc_min_u64(i, last)];
+        memory[i] = request->memory_bytes != NULL ? request->memory_bytes[gc_min_u64(i, last)] : 0;
+    }
+    changed.memory_bytes = request->memory_bytes != NULL ? memory : NULL;
+    for (uint32_t count = least; count <= most; count++) {
+        changed.device_count = count;
+        if (changed.split == GC_SPLIT_TENSOR && !is_even(estimator, count))
+            continue;
+        if (try_request(estimator, &changed, &wider).fits)
+            return (struct gc_suggestion){.state = GC_SUGGESTION_SOME, .value = count};
+    }
+    return (struct gc_suggestion){.state = GC_SUGGESTION_NOTHING_FITS};
+}
+
+/* Fewer than the request's devices may do with another split. */
 static struct gc_suggestion suggest_devices(const struct gc_estimator *estimator,
                                             const struct gc_estimate_request *request,
                                             const struct gc_estimate_budget *budget,
@@ -349,30 +374,14 @@ static struct gc_suggestion suggest_devices(const struct gc_estimator *estimator
                                             enum gc_split split)
 {
     struct gc_estimate_request changed = *request;
-    struct gc_estimate_budget wider = *budget;
-    uint64_t memory[GC_ESTIMATE_DEVICE_MAX];
-    const uint32_t last = request->device_count - 1;
     if (request_fit->fits || !estimator->has_layers || estimator->layers.count == 0)
         return (struct gc_suggestion){.state = GC_SUGGESTION_NONE};
-    for (uint32_t i = 0; i < GC_ESTIMATE_DEVICE_MAX; i++) {
-        wider.device_bytes[i] = budget->device_bytes[gc_min_u64(i, last)];
-        memory[i] = request->memory_bytes != NULL ? request->memory_bytes[gc_min_u64(i, last)] : 0;
-    }
     changed.split = split;
-    changed.memory_bytes = request->memory_bytes != NULL ? memory : NULL;
-    const uint32_t most = split == GC_SPLIT_TENSOR ? GC_ESTIMATE_DEVICE_MAX
-                                                   : (uint32_t)gc_min_u64(GC_ESTIMATE_DEVICE_MAX,
-                                                                          estimator->layers.count);
-    const bool is_same = (split == GC_SPLIT_TENSOR) == (request->split == GC_SPLIT_TENSOR);
-    const uint32_t least = is_same ? request->device_count + 1 : 1;
-    for (uint32_t count = least; count <= most; count++) {
-        changed.device_count = count;
-        if (split == GC_SPLIT_TENSOR && !is_even(estimator, count))
-            continue;
-        if (try_request(estimator, &changed, &wider).fits)
-            return (struct gc_suggestion){.state = GC_SUGGESTION_SOME, .value = count};
-    }
-    return (struct gc_suggestion){.state = GC_SUGGESTION_NOTHING_FITS};
+    const bool is_tensor = split == GC_SPLIT_TENSOR;
+    const bool is_same = is_tensor == (request->split == GC_SPLIT_TENSOR);
+    const uint64_t parts = is_tensor ? GC_ESTIMATE_DEVICE_MAX : estimator->layers.count;
+    return fewest_devices(estimator, &changed, budget, is_same ? request->device_count + 1 : 1,
+                          (uint32_t)gc_min_u64(GC_ESTIMATE_DEVICE_MAX, parts));
 }
 
 /* ---- training ---- */
@@ -433,26 +442,16 @@ static struct gc_suggestion suggest_stage(const struct gc_estimator *estimator,
     return suggestion;
 }
 
-/* The fewest devices with the highest stage; those beyond the request's are as its last. */
+/* With the highest stage, for which fewer than the request's devices may do. */
 static struct gc_suggestion suggest_zero_devices(const struct gc_estimator *estimator,
                                                  const struct gc_estimate_request *request,
                                                  const struct gc_estimate_budget *budget)
 {
     struct gc_estimate_request changed = *request;
-    struct gc_estimate_budget wider = *budget;
-    for (uint32_t i = request->device_count; i < GC_ESTIMATE_DEVICE_MAX; i++)
-        wider.device_bytes[i] = budget->device_bytes[request->device_count - 1];
-    changed.memory_bytes = wider.device_bytes;
-    changed.training.zero_stage = GC_TRAINING_ZERO_MAX;
-    /* With another stage fewer devices may do. */
     const bool is_same = request->training.zero_stage == GC_TRAINING_ZERO_MAX;
-    const uint32_t least = is_same ? request->device_count + 1 : 2;
-    for (uint32_t count = least; count <= GC_ESTIMATE_DEVICE_MAX; count++) {
-        changed.device_count = count;
-        if (try_request(estimator, &changed, &wider).fits)
-            return (struct gc_suggestion){.state = GC_SUGGESTION_SOME, .value = count};
-    }
-    return (struct gc_suggestion){.state = GC_SUGGESTION_NOTHING_FITS};
+    changed.training.zero_stage = GC_TRAINING_ZERO_MAX;
+    return fewest_devices(estimator, &changed, budget, is_same ? request->device_count + 1 : 2,
+                          GC_ESTIMATE_DEVICE_MAX);
 }
 
 /* Adapters instead of all parameters, or of fewer rows. */
