@@ -108,20 +108,31 @@ static uint64_t size_of(enum gc_dtype dtype)
     return gc_dtype_get_info(dtype)->block_bytes;
 }
 
-/* Of parameters that are kept in a type to compute in, or in 32 bits beside it. */
-static uint64_t parameter_bytes(const struct gc_training *training, enum gc_dtype dtype)
+/* Parameters of mixed precision are in 32 bits, but in DeepSpeed's, which keeps 32-bit masters. */
+static bool is_autocast(const struct gc_training *training)
 {
-    return training->is_mixed && !gc_training_is_divided(training) ? sizeof(float) : size_of(dtype);
+    return training->is_mixed && !gc_training_is_divided(training);
 }
 
-/* DeepSpeed's mixed precision has its parameters in 16 bits. */
+static uint64_t parameter_bytes(const struct gc_training *training, enum gc_dtype dtype)
+{
+    return is_autocast(training) ? sizeof(float) : size_of(dtype);
+}
+
+static char precision_of(const struct gc_training *training, enum gc_dtype dtype)
+{
+    if (!is_half(dtype))
+        return 'w';
+    return is_autocast(training) ? 'm' : 'p';
+}
+
+/* The letters of the rows (core/training/rows.h). */
 static struct gc_training_kind kind_of(const struct gc_training *training,
                                        const struct gc_estimate_request *request,
                                        enum gc_dtype dtype)
 {
-    const uint64_t bytes = parameter_bytes(training, dtype);
     return (struct gc_training_kind){
-        .precision = bytes == size_of(dtype) ? (bytes == 2 ? 'p' : 'w') : 'm',
+        .precision = precision_of(training, dtype),
         .attention = request->scores_materialised ? 'e' : 'a',
         .checkpointing = training->is_checkpointed ? 'c' : 'n',
         .parameters = training->lora_rank > 0 ? 'l' : 'f',
@@ -131,7 +142,6 @@ static struct gc_training_kind kind_of(const struct gc_training *training,
 /* What the rows of a class tell of a kind of training. */
 enum told {
     TOLD_EXACTLY,
-    TOLD_AT_MOST,  /* adapters, by the rows of training all parameters */
     TOLD_AT_LEAST, /* by the rows without scores, or with checkpointing */
     TOLD_NOTHING,
 };
@@ -142,12 +152,6 @@ static enum told find_kind(const struct gc_training_rows *rows, struct gc_traini
     if (gc_training_rows_have(rows, kind))
         return TOLD_EXACTLY;
     struct gc_training_kind other = *kind;
-    other.parameters = 'f';
-    if (gc_training_rows_have(rows, &other)) {
-        *kind = other;
-        return TOLD_AT_MOST;
-    }
-    other = *kind;
     other.attention = 'a';
     if (!gc_training_rows_have(rows, &other))
         other.checkpointing = 'c';
@@ -157,37 +161,100 @@ static enum told find_kind(const struct gc_training_rows *rows, struct gc_traini
     return TOLD_AT_LEAST;
 }
 
+/* Marks the passes as a lower bound, or as approximate. */
+static void tell_passes(struct gc_estimate *estimate, bool is_approximate)
+{
+    estimate->unknown_parts |= GC_TRAIN_PASS_PARTS;
+    if (is_approximate)
+        estimate->approximate_parts |= GC_TRAIN_PASS_PARTS;
+}
+
+static const char *type_of(const struct gc_estimator *estimator)
+{
+    return estimator->arch.type[0] != '\0' ? estimator->arch.type : "this type";
+}
+
 static void note_partial(const struct gc_estimator *estimator, struct gc_estimate *estimate)
 {
     if ((estimate->unknown_parts & GC_TRAIN_PASS_PARTS) != 0)
         return;
-    estimate->unknown_parts |= GC_TRAIN_PASS_PARTS;
-    gc_notes_add(&estimate->notes, "activations of ",
-                 estimator->arch.type[0] != '\0' ? estimator->arch.type : "this type",
+    tell_passes(estimate, false);
+    gc_notes_add(&estimate->notes, "activations of ", type_of(estimator),
                  " in training are measured in part: a lower bound", NULL);
+}
+
+/* Values of the configuration that the rows were not measured with. */
+static void note_conditions(const struct gc_estimator *estimator, const struct gc_frame_load *load,
+                            struct gc_estimate *estimate)
+{
+    const struct gc_training_condition *unmet;
+    uint32_t next = 0;
+    while ((unmet = gc_training_rows_unmet(&estimator->training_rows, load, &next)) != NULL) {
+        tell_passes(estimate, unmet->is_approximate);
+        gc_notes_add(&estimate->notes, "training of ", type_of(estimator),
+                     " has not been measured with this ", unmet->key, ": its activations are ",
+                     unmet->is_approximate ? "approximate" : "a lower bound", NULL);
+    }
+}
+
+static void note_kind(const struct gc_estimator *estimator, const struct gc_training_kind *asked,
+                      struct gc_estimate *estimate)
+{
+    const struct gc_training_rows *rows = &estimator->training_rows;
+    struct gc_training_kind kind = *asked;
+    const enum told told = find_kind(rows, &kind);
+    const bool is_approximate = gc_training_rows_approximate(rows, &kind);
+    if (told == TOLD_EXACTLY) {
+        if (!rows->is_exact)
+            note_partial(estimator, estimate);
+        if (is_approximate) {
+            tell_passes(estimate, true);
+            gc_notes_add(&estimate->notes, "activations of ", type_of(estimator),
+                         " in training with these options were other in some cases: approximate",
+                         NULL);
+        }
+        return;
+    }
+    tell_passes(estimate, is_approximate);
+    gc_notes_add(&estimate->notes, "training of ", type_of(estimator),
+                 rows->count > 0 ? " with these options" : "",
+                 is_approximate ? " has not been measured: its activations are approximate"
+                                : " has not been measured: its activations are a lower bound",
+                 NULL);
+}
+
+static struct gc_frame_load load_of(const struct gc_estimate_request *request, enum gc_dtype dtype,
+                                    uint64_t seq_len)
+{
+    return (struct gc_frame_load){
+        .batch = request->batch,
+        .tokens = seq_len,
+        .element_bytes = size_of(dtype),
+        .shards = 1,
+        .rank = request->training.lora_rank,
+    };
 }
 
 static void note_rows(const struct gc_estimator *estimator,
                       const struct gc_estimate_request *request, struct gc_estimate *estimate)
 {
-    const char *type = estimator->arch.type[0] != '\0' ? estimator->arch.type : "this type";
-    struct gc_training_kind kind = kind_of(&request->training, request, estimate->dtype);
-    const enum told told = find_kind(&estimator->training_rows, &kind);
-    if (told >= TOLD_AT_LEAST) {
-        estimate->unknown_parts |= GC_TRAIN_PASS_PARTS;
-        gc_notes_add(&estimate->notes, "training of ", type,
-                     estimator->training_rows.count > 0 ? " with these options" : "",
-                     " has not been measured: its activations are a lower bound", NULL);
-    } else if (!estimator->training_rows.is_exact) {
-        note_partial(estimator, estimate);
-    } else if (gc_training_rows_approximate(&estimator->training_rows, &kind)) {
-        estimate->unknown_parts |= GC_TRAIN_PASS_PARTS;
-        estimate->approximate_parts |= GC_TRAIN_PASS_PARTS;
-        gc_notes_add(&estimate->notes, "activations of ", type,
-                     " in training with these options were other in some cases: approximate", NULL);
-    } else if (told == TOLD_AT_MOST) {
+    const struct gc_training_kind kind = kind_of(&request->training, request, estimate->dtype);
+    const struct gc_frame_load load = load_of(request, estimate->dtype, estimate->seq_len);
+    note_kind(estimator, &kind, estimate);
+    note_conditions(estimator, &load, estimate);
+    if (gc_training_is_divided(&request->training) && request->training.lora_rank > 0 &&
+        is_half(estimate->dtype)) {
+        tell_passes(estimate, true);
+        gc_notes_add(
+            &estimate->notes,
+            "DeepSpeed keeps adapters in 16 bits, which has not been measured: activations "
+            "are approximate",
+            NULL);
+    }
+    if (estimate->dtype == GC_DTYPE_F64) {
+        tell_passes(estimate, false);
         gc_notes_add(&estimate->notes,
-                     "activations are those of training all parameters: adapters alone need less",
+                     "training in f64 has not been measured: its activations are a lower bound",
                      NULL);
     }
 }
@@ -256,7 +323,9 @@ static enum gc_status set_model(const struct gc_estimator *estimator,
         return GC_OVERFLOW;
     model->frozen_elements = base.elements;
     model->frozen_largest = gc_training_largest(&base, 1);
-    return gc_lora_sums(&estimator->lora, training->lora_rank, element, &model->trained);
+    /* peft's autocast_adapter_dtype. */
+    const uint64_t adapter = is_half(dtype) ? sizeof(float) : element;
+    return gc_lora_sums(&estimator->lora, training->lora_rank, adapter, &model->trained);
 }
 
 /* What a request leaves to the model. */
@@ -271,13 +340,7 @@ static enum gc_status find_place(const struct gc_estimator *estimator,
                                  struct gc_training_place *place)
 {
     const struct gc_training *training = &request->training;
-    const struct gc_frame_load load = {
-        .batch = request->batch,
-        .tokens = step->seq_len,
-        .element_bytes = size_of(step->dtype),
-        .shards = 1,
-        .rank = training->lora_rank,
-    };
+    const struct gc_frame_load load = load_of(request, step->dtype, step->seq_len);
     struct gc_training_kind kind = kind_of(training, request, step->dtype);
     *place = (struct gc_training_place){0};
     if (find_kind(&estimator->training_rows, &kind) != TOLD_NOTHING)

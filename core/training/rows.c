@@ -12,30 +12,54 @@ struct row_reader {
     bool is_full;
 };
 
+static void copy_text(char *to, const char *text, size_t length)
+{
+    memcpy(to, text, length);
+    to[length] = '\0';
+}
+
+static void add_condition(struct row_reader *reader, const char *key, size_t length,
+                          const char *text)
+{
+    struct gc_training_rows *rows = reader->rows;
+    struct gc_training_condition *condition = &rows->conditions[rows->condition_count];
+    if (rows->condition_count == GC_TRAINING_CONDITION_MAX || length == 0 ||
+        length >= sizeof(condition->key) || strlen(text) >= sizeof(condition->text)) {
+        reader->is_full = true;
+        return;
+    }
+    condition->is_approximate = key[length - 1] == '~';
+    copy_text(condition->key, key, length - condition->is_approximate);
+    copy_text(condition->text, text, strlen(text));
+    rows->condition_count++;
+}
+
 static void add_row(struct gc_frame_visitor *visitor, char mark, const char *flags,
                     size_t flags_length, const char *text)
 {
     struct row_reader *reader = (void *)visitor;
     struct gc_training_rows *rows = reader->rows;
     struct gc_training_row *row = &rows->items[rows->count];
-    (void)mark;
+    if (mark == ':') {
+        add_condition(reader, flags, flags_length, text);
+        return;
+    }
     if (rows->count == GC_TRAINING_ROW_MAX || flags_length >= sizeof(row->flags) ||
         strlen(text) >= sizeof(row->text)) {
         reader->is_full = true;
         return;
     }
-    memcpy(row->flags, flags, flags_length);
-    row->flags[flags_length] = '\0';
-    memcpy(row->text, text, strlen(text) + 1);
+    copy_text(row->flags, flags, flags_length);
+    copy_text(row->text, text, strlen(text));
     rows->count++;
 }
 
 void gc_training_rows_read(const struct gc_model *model, struct gc_training_rows *rows)
 {
-    static const struct gc_frame_table table = {gc_arch_training, ">"};
+    static const struct gc_frame_table table = {gc_arch_training, ">:"};
     struct row_reader reader = {.visitor = {add_row}, .rows = rows};
     struct gc_frame_section section;
-    rows->count = 0;
+    rows->count = rows->condition_count = 0;
     gc_frames_visit(model, &table, &reader.visitor, &section);
     rows->is_exact = section.is_exact && !reader.is_full;
 }
@@ -65,6 +89,20 @@ bool gc_training_rows_approximate(const struct gc_training_rows *rows,
             return true;
     }
     return false;
+}
+
+const struct gc_training_condition *gc_training_rows_unmet(const struct gc_training_rows *rows,
+                                                           const struct gc_frame_load *load,
+                                                           uint32_t *next)
+{
+    while (*next < rows->condition_count) {
+        const struct gc_training_condition *condition = &rows->conditions[(*next)++];
+        uint64_t holds;
+        if (gc_frames_value(condition->text, strlen(condition->text), load, &holds) != GC_OK ||
+            holds == 0)
+            return condition;
+    }
+    return NULL;
 }
 
 /* The parts of a row, in order. */
@@ -121,6 +159,6 @@ enum gc_status gc_training_rows_largest(const struct gc_training_rows *rows,
         *place = (struct gc_training_place){parts[PART_SAVED], parts[PART_LOSS], parts[PART_WORK],
                                             alive, false};
     }
-    place->is_partial = is_partial;
+    place->is_partial = is_partial || most == 0;
     return gc_sum_status(&sum);
 }

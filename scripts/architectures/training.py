@@ -5,8 +5,10 @@ variants: precision, attention, checkpoints, LoRA. In each run a window is the f
 layers, through a stack's last layer, its first layer, and after them; the sizes of what lives at the places where a window's
 most is, apart for saved tensors, logits with the loss, gradients of parameters and others, are written as frames.py does.
 
-    training.py [-mPATTERN] OUT KIND.TYPE...      KIND: causal, masked, image, s2s, sequence; writes OUT/KIND.TYPE.json, and
-                                                  into one that exists the variants that it lacks; PATTERN: of variants
+    training.py [-mPATTERN] OUT KIND.TYPE[+KEY=WORD]...
+                                                  KIND: causal, masked, image, s2s, sequence; writes OUT/KIND.TYPE.json, and
+                                                  into one that exists the variants that it lacks; PATTERN: of variants;
+                                                  KEY=WORD: with this value alone, as for layers of another kind
     training.py -v OUT KIND.TYPE                  shows the rows, too"""
 
 import collections
@@ -43,12 +45,15 @@ PARTS = "SAVED", "LOSS", "WORK", "GRADS"
 NUMBER = re.compile(r"(?<![\w.])(\d{3,}|\d+\.\d+)(?![\w.])")  # a size that is no expression
 SWITCHES = re.compile(r"(tie_word_embeddings|feed_forward_proj)$")
 FIXED = re.compile(r"(^num_channels|^downsample_in|^reorder_and_upcast)")  # values that all published configurations share
-WORDS = {"feed_forward_proj": ["gated-gelu"], "layer_type": ["basic"]}
+WORDS = {"feed_forward_proj": ["gated-gelu"]}
 QUOTIENTS = {"head_dim": ("hidden_size", "num_attention_heads")}  # what a class takes for a value that is not given
-# A key of the table's own. Attention without groups makes no copies of keys and values, and in 32 bits has a kernel that
-# writes no scores.
+# Keys of the table's own. Attention without groups makes no copies of keys and values, and in 32 bits has a kernel that
+# writes no scores. The tokens of an image are its patches and one more. A first stage as wide as what comes before it has no
+# projection beside it.
 PLAIN_HEADS, HEADS, GROUPS = "has_plain_heads", "num_attention_heads", "num_key_value_heads"
-SPLITS = PLAIN_HEADS, "layer_type", "feed_forward_proj"
+TOKENS, IMAGE, PATCH = "num_image_tokens", "image_size", "patch_size"
+PLAIN_STAGE, STAGE, STEM = "has_plain_stage", "hidden_sizes[0]", "embedding_size"
+SPLITS = PLAIN_HEADS, PLAIN_STAGE, "feed_forward_proj"
 
 # Operations in whose place others may stand, with results of the same size.
 SAME = {"addmm": "mm", "silu": "act", "gelu": "act", "relu": "act",
@@ -197,7 +202,9 @@ class Training(frames_run.Type):
     """A class's runs of a step in a variant."""
 
     def __init__(self, kind, t):
+        t, *its = t.split("+")
         super().__init__(kind, t)
+        self.fixed = dict(x.split("=") for x in its)
         self.attentions = ("eager",)
         self.variant = "penf"
 
@@ -244,6 +251,10 @@ class Training(frames_run.Type):
                 flat[key] = flat[whole] // flat[parts]
         if flat.get(GROUPS):
             flat[PLAIN_HEADS] = flat[HEADS] == flat[GROUPS]
+        if type(flat.get(IMAGE)) is type(flat.get(PATCH)) is int:
+            flat[TOKENS] = (flat[IMAGE] // flat[PATCH]) ** 2 + 1
+        if {STAGE, STEM} <= set(flat):
+            flat[PLAIN_STAGE] = flat[STAGE] == flat[STEM]
         for key, value in list(flat.items()):
             if isinstance(value, (list, tuple)):
                 del flat[key]
@@ -275,7 +286,7 @@ class Training(frames_run.Type):
 
 
     def config(self, over):
-        return transformers.AutoConfig.for_model(self.t, **self.nest({**PRESETS.get(self.t, {}), **over}))
+        return transformers.AutoConfig.for_model(self.t, **self.nest({**PRESETS.get(self.t, {}), **self.fixed, **over}))
 
     def smallest(self):
         """With two layers of each stack at least: the first and the last."""
@@ -368,7 +379,8 @@ def values_of(rows, flats, width):
                 if (key, word) not in columns:
                     columns[key, word] = np.array([width if key == "D" else number_of(f, key, word) for f in flats])
             with np.errstate(all="ignore"):
-                out[n] += eval(code, {}, {"v": {k + ("=" + w if w else ""): columns[k, w] for k, w in keys}})
+                its = {k + ("=" + w if w else ""): columns[k, w] for k, w in keys}
+                out[n] += eval(code, {"min": np.minimum, "max": np.maximum}, {"v": its})
     return out
 
 
@@ -464,9 +476,15 @@ def plan(T):
     absent = frames.absent(T, probes, [{"expr": k} for k in keys if k != "R"], keys)
     if GROUPS in keys:
         keys.append(PLAIN_HEADS)
+    if {IMAGE, PATCH} <= set(keys):
+        keys.append(TOKENS)
+    if {STAGE, STEM} <= set(keys):
+        keys.append(PLAIN_STAGE)
     absent.update(derived(T, keys))
+    absent.update((key, T.base[key]) for key in T.fixed)
     print(T.t, info, absent, flush=True)
-    return {"absent": absent, "type": T.t, "kind": T.kind, "arch": T.arch, "keys": keys, "runs": runs, "variants": {}}
+    return {"absent": absent, "type": T.t, "kind": T.kind, "arch": T.arch, "fixed": T.fixed, "keys": keys, "runs": runs,
+            "variants": {}}
 
 
 def like(T, path):
@@ -494,6 +512,8 @@ def other_sides(T, over):
     heads = over.get(HEADS, T.base.get(HEADS))
     if GROUPS in over and over[GROUPS] != heads and len(over) > 5:
         yield GROUPS, heads
+    if STAGE in over and len(over) > 5:
+        yield STAGE, over.get(STEM, T.base[STEM])
 
 
 def derived(T, keys):
@@ -501,6 +521,10 @@ def derived(T, keys):
     out = {k: f"({a}/{b})" for k, (a, b) in QUOTIENTS.items() if k in keys and T.base.get(k) is None}
     if PLAIN_HEADS in keys:
         out[PLAIN_HEADS] = f"(1-min(1,{HEADS}-{GROUPS}))"
+    if TOKENS in keys:
+        out[TOKENS] = f"(1+({IMAGE}//{PATCH})*({IMAGE}//{PATCH}))"
+    if PLAIN_STAGE in keys:
+        out[PLAIN_STAGE] = f"(1-min(1,max({STAGE}-{STEM},{STEM}-{STAGE})))"
     numbers = {k: v for k, v in T.values(T.config({}), 1, 1, 1).items() if k in keys and type(v) is int and v > 1}
     for key, value in numbers.items():
         flat = T.values(T.config({key: 2 * value}), 1, 1, 1)
@@ -517,7 +541,7 @@ def plan_like(T, other):
     own = frames.absent(T, probes, [{"expr": k} for k in other["keys"] if k != "R"], other["keys"])
     own.update(derived(T, other["keys"]))
     same = {"keys": other["keys"], "runs": other["runs"]}
-    return {"absent": own, "type": T.t, "kind": T.kind, "arch": T.arch, **same, "variants": {}}
+    return {"absent": own, "type": T.t, "kind": T.kind, "arch": T.arch, "fixed": T.fixed, **same, "variants": {}}
 
 
 def adopted(T, result, path, variant):

@@ -4,7 +4,7 @@ The step: gradients are None, the model in train mode computes its own loss over
 Trainer does, there is no cache of keys and values, and autocast (precision "m") covers forward and loss. Sequences have
 no padding, hence no mask. Attention "a" is scaled_dot_product_attention, FlashAttention first, then the memory-efficient
 kernel, then plain operations; "e" writes all scores. Checkpoints are non-reentrant. LoRA adapts every linear layer but the
-output head, in the type of trainable parameters, as peft's "all-linear" does."""
+output head, in 32 bits, as peft's "all-linear" and autocast_adapter_dtype do."""
 
 import contextlib
 import warnings
@@ -28,14 +28,14 @@ KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBacken
 class Adapted(torch.nn.Module):
     """A linear layer with an adapter, as peft computes it."""
 
-    def __init__(self, base, rank, dtype):
+    def __init__(self, base, rank):
         super().__init__()
         self.base = base
         width = (base.weight.shape[1], base.weight.shape[0])
         if isinstance(base, transformers.pytorch_utils.Conv1D):
             width = width[::-1]
-        self.down = torch.nn.Linear(width[0], rank, bias=False, dtype=dtype)
-        self.up = torch.nn.Linear(rank, width[1], bias=False, dtype=dtype)
+        self.down = torch.nn.Linear(width[0], rank, bias=False, dtype=torch.float32)
+        self.up = torch.nn.Linear(rank, width[1], bias=False, dtype=torch.float32)
 
     @property
     def weight(self):
@@ -51,14 +51,14 @@ class Adapted(torch.nn.Module):
         return (result + self.up(self.down(x.to(self.down.weight.dtype))) * 2.0).to(dtype)
 
 
-def adapt(model, rank, dtype):
+def adapt(model, rank):
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     for p in model.parameters():
         p.requires_grad_(False)
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) in (torch.nn.Linear, transformers.pytorch_utils.Conv1D) and child is not head:
-                setattr(parent, name, Adapted(child, rank, dtype))
+                setattr(parent, name, Adapted(child, rank))
 
 
 class Step:
@@ -82,7 +82,7 @@ class Step:
                 if checkpointing:
                     self.model.gradient_checkpointing_enable()
                 if rank:
-                    adapt(self.model, rank, dtype)
+                    adapt(self.model, rank)
         finally:
             torch.set_default_dtype(torch.float32)
         self.config = config

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Joins what training.py measured to core/arch/training.txt.
 
-usage: training_table.py TABLE FOLDER > NEW-TABLE     the table with the variants measured in FOLDER in place of its own; variants
-                                                      and classes that were not measured stay
+usage: training_table.py TABLE FOLDER... > NEW-TABLE  the table with the variants and conditions measured in each FOLDER in place
+                                                      of its own; others stay
 
 A section of the table:
 
   @CLASS TYPE KIND        a class of models
   =KEY EXPRESSION         a key's value where the configuration has none; KEY may be an item of a list, "depths[2]"
+  :KEY EXPRESSION         not 0 where the rows hold for a configuration's value of KEY (training_values.py); elsewhere they are
+                          a lower bound, or with :KEY~ approximate
   >FLAGS SAVED|LOSS|WORK|GRADS   bytes at a place that may be the step's largest, for the variants FLAGS
 
 FLAGS has a letter of each group, or several where a row holds for them: precision "p" (all in one 16-bit type), "w" (in 32
@@ -132,37 +134,57 @@ def fits(quality, bounds):
     return bounds[0] <= least and bounds[1] <= low and high <= bounds[2] and most <= bounds[3]
 
 
+def is_apart(row, key, word):
+    """Whether a row holds for other values of this key alone."""
+    return f"{key}=" in row[1] and f"{key}={word}*(" not in row[1]
+
+
 class Section:
     """A class's part of the table: values where the configuration has none, and {variant: [(mark, row)]}."""
 
     def __init__(self):
-        self.absent, self.rows = {}, {}
+        self.absent, self.rows, self.conditions = {}, {}, {}
 
     def measured(self, data):
         """Puts what was measured in place of what was."""
         self.absent.update(data["absent"])
+        if "conditions" in data:
+            self.conditions = data["conditions"]
+        fixed = data.get("fixed", {}).items()
+        when = "".join(f"{key}={word}*" for key, word in fixed)
+        has_heads = any("head" in key for key in data.get("keys", ()))
         for variant, its in data["variants"].items():
-            self.rows.pop(variant, None)
-            if not fits(data["quality"][variant], NEAR) or any(wrong_with(row, data) for row in its):
-                continue
-            mark = "" if fits(data["quality"][variant], EXACT) else "~"
-            self.rows[variant] = [(mark, "|".join(row["parts"])) for row in its]
+            found, quality = [], data["quality"][variant]
+            if fits(quality, NEAR) and not any(wrong_with(row, data) for row in its):
+                mark = "" if fits(quality, EXACT) else "~"
+                found = [(mark, "|".join(x if x == "0" else f"{when}({x})" if when else x for x in row["parts"])) for row in its]
+            for name in {variant} if has_heads else {variant, variant.replace("a", "e", 1)}:  # no attention to write out
+                self.rows[name] = [r for r in self.rows.get(name, ()) if any(is_apart(r, *one) for one in fixed)] + found
 
     def lines(self):
         rows = collections.OrderedDict()
         for variant, its in self.rows.items():
             for row in its:
                 rows.setdefault(row, []).append(variant)
-        values = [text for text in self.absent.values() if not IS_WORD.fullmatch(text) or text in self.absent]
+        conditions = self.needed(rows)
+        own = {key: text for key, text in self.absent.items() if key not in conditions}
+        values = [text for text in own.values() if not IS_WORD.fullmatch(text) or text in own]
         used = {key for text in [*"|".join(text for _, text in rows).split("|"), *values] for key in names(text)}
         lacking = used - set(self.absent) - {"B", "S", "D", "R"}
         if lacking:
             raise ValueError(f"no values for {lacking} where a configuration has none")
         for key, text in sorted(self.absent.items()):
-            if key in used:
+            if key in used or key in conditions:
                 yield f"={key} {text}"
+        for key, (text, mark) in sorted(conditions.items()):
+            yield f":{key}{mark} {text}"
         for flags, (mark, text) in merged(rows):
             yield f">{flags}{mark} {text}"
+
+    def needed(self, rows):
+        """The conditions of words and of keys that no row has."""
+        used = {key for _, text in rows for part in text.split("|") if part != "*" for key in names(part)}
+        return {key: its for key, its in self.conditions.items() if "=" in its[0] or key not in used}
 
 
 def variants(flags):
@@ -180,6 +202,8 @@ def read(lines):
             section = sections[kind, model_type, word[1:]] = Section()
         elif line[0] == "=":
             section.absent[word[1:]] = rest
+        elif line[0] == ":":
+            section.conditions[word[1:].rstrip("~")] = [rest, "~" if word[-1] == "~" else ""]
         elif line[0] == ">":
             mark = "~" if word[-1] == "~" else ""
             for variant in variants(word[1:]):
@@ -187,16 +211,17 @@ def read(lines):
     return sections
 
 
-def main(table, folder):
+def main(table, *folders):
     with open(table, encoding="utf-8") as file:
         sections = read(file)
-    for path in glob.glob(os.path.join(folder, "*.json")):
+    for path in [path for folder in folders for path in sorted(glob.glob(os.path.join(folder, "*.json")))]:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
         sections.setdefault((data["kind"], data["type"], data["arch"]), Section()).measured(data)
     print(HEADER)
     for kind, model_type, name in sorted(sections, key=lambda key: (ORDER.index(key[0]), key)):
-        print(f"@{name} {model_type} {kind}", *sections[kind, model_type, name].lines(), sep="\n")
+        if any(sections[kind, model_type, name].rows.values()):
+            print(f"@{name} {model_type} {kind}", *sections[kind, model_type, name].lines(), sep="\n")
 
 
 if __name__ == "__main__":

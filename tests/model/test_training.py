@@ -163,6 +163,28 @@ def others():
     check("options that contradict each other", problems)
 
 
+def outside():
+    """What rows were not measured with is told, about or at least."""
+    bert = {"architectures": ["BertForMaskedLM"], "model_type": "bert", "vocab_size": 1000}
+    mistral = {**LLAMA, "architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 256}
+    problems = []
+    for config, options, word, about in (
+            (LLAMA, "", None, False), ({**LLAMA, "hidden_act": "quick_gelu"}, "", "hidden_act", True),
+            ({**LLAMA, "attention_dropout": 0.1}, "", "attention_dropout", False),
+            ({**LLAMA, "attention_dropout": 0.0, "hidden_act": "gelu"}, "", None, False),
+            (bert, "", None, False), ({**bert, "hidden_dropout_prob": 0.0}, "", "hidden_dropout_prob", True),
+            (mistral, "", "sliding_window", False), ({**mistral, "sliding_window": None}, "", None, False),
+            ({**mistral, "sliding_window": 513}, "", None, False),
+            ({**mistral, "sliding_window": 512}, "", "sliding_window", False),
+            (LLAMA, "--dtype f64", "f64", False), (LLAMA, "--lora 8 --zero 2 --devices 2", "DeepSpeed", True)):
+        answer = estimate(config, "--train", "adamw", "--seq-len", "512", *options.split())
+        told = PASSES & set(answer["lower_bounds"]), PASSES & set(answer["approximate"])
+        named = [text for text in answer["warnings"] if word and word in text]
+        if (bool(told[0]), bool(told[1]), bool(named)) != (bool(word), about, bool(word)):
+            problems.append(f"{config} {options}: {told} {answer['warnings']}")
+    check("values that were not measured are told by name", problems)
+
+
 def offers():
     """Each value that is offered fits, and where it is a largest or smallest, the next does not."""
     problems = []
@@ -205,6 +227,7 @@ if __name__ == "__main__":
     recorded()
     scaled()
     others()
+    outside()
     offers()
     print(f"1..{count}")
     sys.exit(1 if failed else 0)

@@ -51,6 +51,7 @@ def encoder(hidden, layers, heads, **more):
 
 
 TIED = {"tie_word_embeddings": True}
+BASIC = {"hidden_sizes": [64, 128, 256, 512], "embedding_size": 64, "layer_type": "basic"}
 BOTTLENECK = {"hidden_sizes": [256, 512, 1024, 2048], "embedding_size": 64, "layer_type": "bottleneck"}
 # Published sizes: name, type, class, values.
 PUBLISHED = [
@@ -91,7 +92,25 @@ PUBLISHED = [
     ("resnet-101", "resnet", "ResNetForImageClassification", {"depths": [3, 4, 23, 3], **BOTTLENECK}),
     ("Mistral-Small-24B", "mistral", "MistralForCausalLM",
      decoder(5120, 32768, 40, 32, 8, 131072, head_dim=128, sliding_window=None)),
+    ("resnet-18", "resnet", "ResNetForImageClassification", {"depths": [2, 2, 2, 2], **BASIC}),
+    ("resnet-34", "resnet", "ResNetForImageClassification", {"depths": [3, 4, 6, 3], **BASIC}),
+    ("gemma-2-2b", "gemma2", "Gemma2ForCausalLM", decoder(2304, 9216, 26, 8, 4, 256000, head_dim=256)),
+    ("gemma-3-1b", "gemma3_text", "Gemma3ForCausalLM", decoder(1152, 6912, 26, 4, 1, 262144, head_dim=256)),
+    ("Phi-3-mini-4k", "phi3", "Phi3ForCausalLM", decoder(3072, 8192, 32, 32, 32, 32064)),
+    ("OLMo-2-1B", "olmo2", "Olmo2ForCausalLM", decoder(2048, 8192, 16, 16, 16, 100352)),
+    ("granite-3.1-2b", "granite", "GraniteForCausalLM", decoder(2048, 8192, 40, 32, 8, 49155, **TIED)),
+    ("starcoder2-3b", "starcoder2", "Starcoder2ForCausalLM", decoder(3072, 12288, 30, 24, 2, 49152)),
+    ("pythia-1b", "gpt_neox", "GPTNeoXForCausalLM", decoder(2048, 8192, 16, 8, 8, 50304)),
+    ("opt-1.3b", "opt", "OPTForCausalLM",
+     {"hidden_size": 2048, "ffn_dim": 8192, "num_hidden_layers": 24, "num_attention_heads": 32, "vocab_size": 50272}),
+    ("roberta-base", "roberta", "RobertaForMaskedLM", encoder(768, 12, 12, vocab_size=50265, max_position_embeddings=514)),
+    ("bart-large", "bart", "BartForConditionalGeneration",
+     {"d_model": 1024, "encoder_layers": 12, "decoder_layers": 12, "encoder_attention_heads": 16, "decoder_attention_heads": 16,
+      "encoder_ffn_dim": 4096, "decoder_ffn_dim": 4096, "vocab_size": 50265}),
+    ("Qwen3-30B-A3B", "qwen3_moe", "Qwen3MoeForCausalLM",
+     decoder(2048, 6144, 48, 32, 4, 151936, head_dim=128, num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768)),
 ]
+SHORT_TYPES = "gpt2", "bert", "roberta", "bart"  # of few positions
 LOADS = [(1, 2048), (4, 512), (8, 1024), (2, 4096), (1, 8192), (16, 512)]
 SHORT = [(8, 512), (32, 128), (4, 512), (16, 256)]  # for models of few positions
 IMAGES = [(16, 0), (64, 0), (128, 0)]
@@ -214,7 +233,7 @@ def sweep(count, words):
     for number in range(count):
         kind = list(classes)[number % len(classes)]
         values = random_values(kind, rnd)
-        short = kind in ("gpt2", "bert")
+        short = kind in SHORT_TYPES
         batch, tokens = rnd.choice(SHORT if short else IMAGES if kind in ("vit", "resnet") else LOADS)
         rank = rnd.choice((0, 0, 0, 8, 32)) if kind != "resnet" else 0
         its = (batch, tokens, rnd.choice(RECORDED_OPTIMIZERS), rnd.choice("ppmmw"),
@@ -225,7 +244,7 @@ def sweep(count, words):
 def published(words):
     for number, (name, kind, class_name, values) in enumerate(PUBLISHED):
         if not words or any(word in name for word in words):
-            short = {"gpt2": "short", "bert": "short", "vit": "image", "resnet": "image"}.get(kind)
+            short = "short" if kind in SHORT_TYPES else "image" if kind in ("vit", "resnet") else None
             yield name, kind, class_name, values, variants(number, short)
 
 

@@ -320,6 +320,37 @@ static void rows_without_a_value_are_left_out(void **state)
     assert_false(place.is_partial);
 }
 
+/* A class all of whose rows are of other configurations. */
+static void rows_of_nothing_are_partial(void **state)
+{
+    const struct gc_training_kind kind = {'p', 'a', 'n', 'f'};
+    const struct gc_frame_load load = {.batch = 2, .tokens = 5, .element_bytes = 2};
+    struct gc_training_place place;
+    (void)state;
+    set_row(0, "panf", "0*(B*S)|0|0|0");
+    assert_int_equal(gc_training_rows_largest(&rows, &kind, &load, 1, 1, &place), GC_OK);
+    assert_true(place.is_partial);
+}
+
+static void conditions_that_do_not_hold_are_found(void **state)
+{
+    const struct gc_frame_load load = {.batch = 2, .tokens = 5, .element_bytes = 2};
+    const struct gc_training_condition *unmet;
+    uint32_t next = 0;
+    (void)state;
+    memset(&rows, 0, sizeof(rows));
+    rows.conditions[0] = (struct gc_training_condition){"hidden_act", true, "1+0"};
+    rows.conditions[1] =
+        (struct gc_training_condition){"sliding_window", false, "max(0,min(1,max(0,4-S)))"};
+    rows.conditions[2] = (struct gc_training_condition){"dropout", true, "0"};
+    rows.condition_count = 3;
+    unmet = gc_training_rows_unmet(&rows, &load, &next);
+    assert_ptr_equal(unmet, &rows.conditions[1]);
+    unmet = gc_training_rows_unmet(&rows, &load, &next);
+    assert_ptr_equal(unmet, &rows.conditions[2]);
+    assert_null(gc_training_rows_unmet(&rows, &load, &next));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +365,8 @@ int main(void)
         cmocka_unit_test(the_largest_row_of_the_kind_counts),
         cmocka_unit_test(rows_that_are_no_rows_are_refused),
         cmocka_unit_test(rows_without_a_value_are_left_out),
+        cmocka_unit_test(rows_of_nothing_are_partial),
+        cmocka_unit_test(conditions_that_do_not_hold_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
