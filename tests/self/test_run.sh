@@ -43,6 +43,22 @@ last "words choose" "$(run 'echo 1..1; echo ok' test_x)" "1 passed, 0 failed, 0 
 # shellcheck disable=SC2016 # the inner script expands it
 is "settings of the machine do not reach tests" \
     "$(GPUCACHE_LIMIT=1 SIMCUDA_FAIL=x run 'echo 1..1; [ -z "${GPUCACHE_LIMIT-}${SIMCUDA_FAIL-}" ] && echo ok 1' | tail -n 1)" "status 0"
+# ---- what runs at the same time ----
+
+# together HEAD: two tests that wait for a third one, whose head is given.
+together() {
+    rm -rf "$TMP/tree"
+    mkdir -p "$TMP/tree/tests/x"
+    for name in a b; do
+        printf '%s\n' '#!/bin/bash' '# timeout: 200' "for _ in {1..200}; do [ -e $TMP/tree/met ] && break; sleep 0.1; done" \
+            "echo 1..1; [ -e $TMP/tree/met ] && echo ok" > "$TMP/tree/tests/x/test_$name.sh"
+    done
+    printf '%s\n' '#!/bin/bash' "$1" 'echo 1..1; echo ok' "touch $TMP/tree/met" > "$TMP/tree/tests/x/test_c.sh"
+    "$ROOT/tests/run" --root "$TMP/tree" --build "$TMP/tree/build" 2>&1 | tail -n 1
+}
+is "a test that waits runs beside two others" "$(together '# waits: for somebody')" "3 passed, 0 failed, 0 skipped"
+is "those with the longest time limit are first" "$(together '# timeout: 201')" "3 passed, 0 failed, 0 skipped"
+
 # ---- switches and the tests that cannot run with them ----
 
 # shellcheck disable=SC2016 # the inner script expands it

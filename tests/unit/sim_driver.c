@@ -252,11 +252,11 @@ static int synchronize(void *self, uint64_t context)
 
 static uint64_t clock_ns(void *self)
 {
-    const struct sim_driver *sim = self;
+    struct sim_driver *sim = self;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec +
-           atomic_load(&sim->clock_ahead_ns);
+           atomic_fetch_add(&sim->clock_ahead_ns, sim->clock_step_ns);
 }
 
 void sim_driver_init(struct sim_driver *sim, uint64_t capacity_bytes)

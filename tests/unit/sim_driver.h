@@ -194,7 +194,8 @@ struct sim_driver {
     void (*hook)(void *argument, enum sim_call call, uint64_t context);
     void *hook_argument;
     atomic_uint_fast64_t clock_ahead_ns; /* of the machine's */
-    bool knows_process;                  /* as NVML does */
+    uint64_t clock_step_ns; /* each reading puts the clock ahead: waits by it are short */
+    bool knows_process;     /* as NVML does */
     atomic_uint_fast64_t
         own_bytes; /* taken by the driver for itself; only process_bytes has them */
     void (*during_process)(struct sim_driver *sim); /* called inside process_bytes; NULL: nothing */

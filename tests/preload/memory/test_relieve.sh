@@ -2,6 +2,7 @@
 # The driver runs out of memory in each call in turn: the cache gives its idle memory back, and the call is made
 # again, or once only where shim/once.def says so.
 # timeout: 400
+# waits: for a program that needs less for a while
 . "$(dirname "$0")/../../lib.sh"
 
 program=$BUILD_DIR/tests/preload/relieve

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Blocks of mapped memory in two processes under the library: what the other one opens, sees and writes; closes, frees,
 ends and forks in any order; those who may not open them."""
+# waits: for the patience with peers that do not answer
 import atexit
 import glob
 import json

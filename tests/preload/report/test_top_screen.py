@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """gpucache top on a terminal: what the screen shows, keys, sizes, kinds of terminal, every way to end."""
+# waits: for screens
 import os
 import re
 import shutil

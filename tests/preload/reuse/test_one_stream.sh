@@ -2,6 +2,7 @@
 # The time of the one stream ends without a wait, and safely; streams that never end delay no others. Each case hangs or
 # fails where that is not so.
 # timeout: 600
+# waits: for streams that do not end
 . "$(dirname "$0")/../../lib.sh"
 program=$BUILD_DIR/tests/preload/one_stream
 export GPUCACHE_REPORT=$TMP/report.json SIMCUDA_WORK_US=3000 SIMCUDA_MEMORY=1GiB

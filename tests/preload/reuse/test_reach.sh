@@ -1,6 +1,7 @@
 #!/bin/bash
 # Memory that work of another context may reach, however it is named, is not reused when its owner frees it.
 # timeout: 300
+# waits: for work of 20 ms
 # without: SIMCUDA_PEERS=none "a context of device 1, values" because a device writes to another's memory
 # without: SIMCUDA_PEERS=none "a context of device 1, value-node" because a device writes to another's memory
 . "$(dirname "$0")/../../lib.sh"

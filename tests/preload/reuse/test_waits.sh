@@ -1,16 +1,17 @@
 #!/bin/bash
 # What the library waits for, while other threads capture, or end the stream that is waited for: as without the library.
 # timeout: 300
+# waits: for work of seconds, and for the library to give up
 . "$(dirname "$0")/../../lib.sh"
 program=$BUILD_DIR/tests/preload/waits
 export SIMCUDA_MEMORY=1GiB GPUCACHE_REPORT=none
 
 # same CASE: the program ends with the answers that it has without the library.
 same() {
-    like "$settings, $1: without the library" "$(simulated timeout 90 "$program" "$1" 2>&1; echo $?)" \
-        '^(capture 0 0 0|wrong 0|refused 0|stream 2, request 2)$'
-    is "$settings, $1: the same answers" "$(refusing preloaded timeout 90 "$program" "$1" 2>&1; echo $?)" \
-        "$(simulated timeout 90 "$program" "$1" 2>&1; echo $?)"
+    local plain
+    plain=$(simulated timeout 90 "$program" "$1" 2>&1; echo $?)
+    like "$settings, $1: without the library" "$plain" '^(capture 0 0 0|wrong 0|refused 0|stream 2, request 2)$'
+    is "$settings, $1: the same answers" "$(refusing preloaded timeout 90 "$program" "$1" 2>&1; echo $?)" "$plain"
 }
 for settings in "GPUCACHE_BACKEND=vmm" "GPUCACHE_BACKEND=driver" "SIMCUDA_DRIVER_VERSION=12040"; do
     export "${settings?}"

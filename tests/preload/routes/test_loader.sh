@@ -2,6 +2,7 @@
 # A thread's first calls and its end go on while another thread holds the dynamic linker's lock: a constructor that waits for it.
 # What takes that lock is where scripts/check-layers.sh allows it; here each setting shows that no way of the thread's leads there.
 # timeout: 400
+# waits: for constructors that wait
 . "$(dirname "$0")/../../lib.sh"
 program=$BUILD_DIR/tests/preload/loader
 library=$BUILD_DIR/tests/preload/libwaits.so

@@ -2,6 +2,7 @@
 """A program that ends while its memory is away, or paused: a destructor that runs after the library's own end works with the
 memory, and takes more. It finds its content, and does not wait for ever: no helper thread is left that would bring it back."""
 # timeout: 300
+# waits: for programs that end
 import os
 import subprocess
 import sys

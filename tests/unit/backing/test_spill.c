@@ -2,6 +2,7 @@
  * uncharged, and goes back when it is freed; a failure of any driver call leaves nothing. */
 #include "core/backing/host.h"
 #include "core/base/bits.h"
+#include "core/base/clock.h"
 #include "core/device/registry.h"
 #include "core/observe/spills.h"
 #include "core/pause/swap.h"
@@ -589,6 +590,7 @@ static void a_broken_driver_ends_no_program(void **state)
         uint64_t address = 0;
         scene_open(&scene);
         struct workbench *bench = &scene.bench;
+        bench->sim.clock_step_ns = 10 * GC_NS_PER_MS; /* fences that broke never complete */
         sim_driver_fail(&bench->sim, n, true, SIM_BROKEN);
         const enum gc_status status = workbench_try_alloc(bench, 0, GC_MIB(12), &address);
         assert_true(status == GC_OK || status == GC_OUT_OF_MEMORY || status == GC_DRIVER);

@@ -1,5 +1,6 @@
 /* A thread that waits at a gate that stays closed gives up. Work behind the gate then counts as
  * neither completed nor destroyed. */
+/* waits: for threads that give up */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "tests/unit/cmocka_all.h"

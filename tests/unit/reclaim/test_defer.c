@@ -1,4 +1,5 @@
 /* When freed memory may be used again: waits, captures, peers, contexts that go. */
+/* waits: for captures that do not end */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "tests/unit/cmocka_all.h"
