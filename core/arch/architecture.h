@@ -125,8 +125,16 @@ enum gc_status gc_architecture_open(const struct gc_model *model, struct gc_note
                                     struct gc_architecture **architecture) GC_CHECKED;
 void gc_architecture_close(struct gc_architecture *architecture); /* NULL: nothing */
 
-/* Holds a model's stored tensors against its configuration: a note if their numbers of parameters
- * differ. Packed weights are not compared. */
-void gc_architecture_compare(const struct gc_model *model, struct gc_notes *notes);
+enum gc_architecture_files {
+    GC_ARCHITECTURE_FILES_UNKNOWN, /* nothing to compare, or no host memory for it */
+    GC_ARCHITECTURE_FILES_SAME,
+    GC_ARCHITECTURE_FILES_OTHER, /* not those of the configuration */
+};
+
+/* Holds a model's stored tensors against its configuration, with a note of what differs. Files are
+ * the same, with a note, if all further tensors are left by programs: outside of layers for one.
+ * Packed weights are compared by the names and sizes of tensors that are not packed. */
+enum gc_architecture_files gc_architecture_compare(const struct gc_model *model,
+                                                   struct gc_notes *notes);
 
 #endif

@@ -1,6 +1,8 @@
 /* Makes a model's tensors from the rows of its architecture. */
+#define _GNU_SOURCE
 #include "core/arch/architecture_rows.h"
 
+#include "core/arch/arch.h"
 #include "core/base/bits.h"
 #include "core/base/host_mem.h"
 #include "core/base/region.h"
@@ -351,6 +353,17 @@ static void note_type(const struct gc_model *model, struct gc_notes *notes, cons
                  NULL);
 }
 
+/* Whether the class is one type's and the configuration names another that is known: programs that
+ * go by the type run another model than those that go by the class. */
+static bool has_two_types(const struct gc_model *model, const struct gc_architecture_scope *scope)
+{
+    struct gc_architecture_lines lines;
+    enum gc_architecture_rank rank;
+    return scope->is_other_type &&
+           gc_architecture_section(gc_arch_architectures, NULL, gc_architecture_type_name(model),
+                                   gc_architecture_ranks(NULL), &lines, &rank);
+}
+
 static enum gc_status find(const struct gc_model *model, struct gc_architecture_scope *scope,
                            struct gc_notes *notes, bool *is_exact)
 {
@@ -365,6 +378,11 @@ static enum gc_status find(const struct gc_model *model, struct gc_architecture_
                   ", which is not known: a lower bound");
         break;
     case GC_ARCHITECTURE_CLASS:
+        if (has_two_types(model, scope)) {
+            *is_exact = false;
+            note_type(model, notes, "the class ",
+                      " is not of the configuration's model_type: weights are those of the class");
+        }
         break;
     }
     return GC_OK;
@@ -421,21 +439,137 @@ void gc_architecture_close(struct gc_architecture *architecture)
 
 /* ---- against stored tensors ---- */
 
-struct sum {
-    struct gc_architecture_visitor visitor; /* first */
-    uint64_t elements;
+/* A stored tensor. */
+struct mark {
+    uint32_t length; /* of its name */
+    bool is_named;   /* a row has a tensor of this name */
+    bool fits;       /* one of these rows has its size, and its layer */
 };
 
-static enum gc_status add_row(struct gc_architecture_visitor *visitor,
-                              const struct gc_architecture_row *row)
+struct comparison {
+    struct gc_architecture_visitor visitor; /* first */
+    const struct gc_model *model;
+    struct mark *marks;
+    uint64_t layers;
+    uint64_t predicting; /* layers behind them that predict further tokens: stored, not run */
+    uint64_t elements;   /* of all rows */
+    uint64_t missing;    /* of the rows without a number that no tensor has the name of */
+};
+
+/* The first number between dots. */
+static bool find_number(const char *name, uint64_t *number)
 {
-    struct sum *sum = (struct sum *)visitor;
-    uint64_t elements = row->is_uneven ? 1 : row->count;
+    while (*name != '\0') {
+        const size_t length = strcspn(name, ".");
+        if (gc_text_uint(name, length, number))
+            return true;
+        name += length + (name[length] == '.');
+    }
+    return false;
+}
+
+/* Whether the row has a tensor of this name but for its numbers. */
+static bool is_named(const struct gc_architecture_row *row, const char *name)
+{
+    const size_t before = strlen(row->prefix);
+    if (strncmp(name, row->prefix, before) != 0)
+        return false;
+    name += before;
+    for (size_t i = 0; i < row->name_length; i++) {
+        if (row->name[i] != '{') {
+            if (*name++ != row->name[i])
+                return false;
+            continue;
+        }
+        const size_t digits = strspn(name, "0123456789");
+        if (digits == 0)
+            return false;
+        name += digits;
+        while (row->name[i] != '}')
+            i++;
+    }
+    return *name == '\0';
+}
+
+static bool is_parameter(const struct gc_model_tensor *tensor)
+{
+    return tensor->alias_of == GC_MODEL_NONE &&
+           gc_dtype_get_info(tensor->dtype)->kind == GC_DTYPE_CLASS_FLOAT;
+}
+
+static bool fits(const struct comparison *comparison, const struct gc_architecture_row *row,
+                 uint64_t elements, const struct gc_model_tensor *tensor)
+{
+    uint64_t number;
+    if (row->is_uneven)
+        return true;
+    return tensor->elements == elements &&
+           (number_count(row) != 1 || row->count != comparison->layers ||
+            !find_number(tensor->name, &number) ||
+            number < comparison->layers + comparison->predicting);
+}
+
+static enum gc_status compare_row(struct gc_architecture_visitor *visitor,
+                                  const struct gc_architecture_row *row)
+{
+    struct comparison *comparison = (struct comparison *)visitor;
+    const struct gc_model *model = comparison->model;
+    const char *last = memrchr(row->name, '}', row->name_length);
+    const char *end = last != NULL ? last + 1 : row->name; /* quick to compare */
+    const size_t end_length = (size_t)(row->name + row->name_length - end);
+    bool is_there = last != NULL;
+    uint64_t elements = 1;
+    uint64_t all;
+    if (row->dtype != GC_DTYPE_NONE && gc_dtype_get_info(row->dtype)->kind != GC_DTYPE_CLASS_FLOAT)
+        return GC_OK;
     for (uint32_t i = 0; i < row->dim_count; i++) {
         if (!gc_mul_u64(elements, row->dims[i], &elements))
             return GC_OVERFLOW;
     }
-    return gc_add_u64(sum->elements, elements, &sum->elements) ? GC_OK : GC_OVERFLOW;
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        const struct gc_model_tensor *tensor = &model->tensors[i];
+        struct mark *mark = &comparison->marks[i];
+        if (mark->length < end_length ||
+            memcmp(tensor->name + mark->length - end_length, end, end_length) != 0 ||
+            !is_parameter(tensor) || !is_named(row, tensor->name))
+            continue;
+        is_there = mark->is_named = true;
+        mark->fits = mark->fits || fits(comparison, row, elements, tensor);
+    }
+    if (!gc_mul_u64(elements, row->is_uneven ? 1 : row->count, &all) ||
+        !gc_add_u64(comparison->elements, all, &comparison->elements))
+        return GC_OVERFLOW;
+    comparison->missing += is_there ? 0 : all; /* at most the sum of all */
+    return GC_OK;
+}
+
+static uint64_t number_of(const struct gc_model *model, const char *key)
+{
+    char nested[64];
+    uint64_t number = 0;
+    (void)stpcpy(stpcpy(nested, "text_config."), key);
+    const struct gc_meta_value *value = gc_model_find_meta(model, key);
+    if (value == NULL)
+        value = gc_model_find_meta(model, nested);
+    return value != NULL && gc_meta_uint(value, &number) ? number : 0;
+}
+
+static bool is_predicting(const struct comparison *comparison, const char *name)
+{
+    const uint64_t layers = comparison->layers;
+    uint64_t number;
+    return strncmp(name, "mtp.", 4) == 0 || (find_number(name, &number) && number >= layers &&
+                                             number < layers + comparison->predicting);
+}
+
+/* A tensor that no row has the name of, and that is no parameter of the class: outside of layers,
+ * which programs leave, or a constant that older versions kept. */
+static bool is_left(const struct gc_model_tensor *tensor)
+{
+    uint64_t number;
+    return !find_number(tensor->name, &number) || tensor->dim_count == 0 ||
+           (tensor->dim_count == 4 && tensor->dims[0] == 1 && tensor->dims[1] == 1) ||
+           gc_text_has_ending(tensor->name, strlen(tensor->name), "inv_freq");
 }
 
 static bool is_packed(const struct gc_model *model)
@@ -443,19 +577,93 @@ static bool is_packed(const struct gc_model *model)
     return gc_model_find_meta(model, "quantization_config.quant_method") != NULL;
 }
 
-void gc_architecture_compare(const struct gc_model *model, struct gc_notes *notes)
+static void note_sums(uint64_t stored, uint64_t described, struct gc_notes *notes)
 {
+    char numbers[2][GC_NOTE_NUMBER_BYTES];
+    gc_notes_add(notes, "the tensors have ", gc_note_number(stored, numbers[0]),
+                 " parameters, the configuration ", gc_note_number(described, numbers[1]), NULL);
+}
+
+static void note_tensor(const struct gc_model_tensor *tensor, struct gc_notes *notes)
+{
+    char shown[GC_ARCHITECTURE_KEY_BYTES];
+    char number[GC_NOTE_NUMBER_BYTES];
+    gc_text_printable(tensor->name, strlen(tensor->name), shown, sizeof(shown));
+    gc_notes_add(notes, "the configuration has no ", shown, " of ",
+                 gc_note_number(tensor->elements, number), " parameters", NULL);
+}
+
+/* `is_exact`: the rows are all of the model's, not a part. */
+static enum gc_architecture_files compare_sums(const struct comparison *comparison, bool is_exact,
+                                               struct gc_notes *notes)
+{
+    const struct gc_model *model = comparison->model;
+    const struct gc_model_tensor *other = NULL;
+    uint64_t stored = 0;
+    uint64_t left = 0;
+    uint64_t passed = 0; /* of these, the ones that no name of a row may stand for */
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        const struct gc_model_tensor *tensor = &model->tensors[i];
+        uint64_t number;
+        if (!is_parameter(tensor))
+            continue;
+        stored += tensor->elements; /* the sum of all is checked */
+        if (comparison->marks[i].is_named && !comparison->marks[i].fits && other == NULL)
+            other = tensor;
+        if (!is_predicting(comparison, tensor->name) &&
+            (comparison->marks[i].is_named || !is_left(tensor)))
+            continue;
+        left += tensor->elements;
+        passed += find_number(tensor->name, &number) ? tensor->elements : 0;
+    }
+    const uint64_t described = comparison->elements;
+    const bool is_less = stored - passed < described;
+    if (is_packed(model) ? other == NULL || !is_exact : !is_exact && !is_less)
+        return GC_ARCHITECTURE_FILES_UNKNOWN;
+    if (!is_packed(model)) {
+        if (stored == described && is_exact)
+            return GC_ARCHITECTURE_FILES_SAME;
+        note_sums(stored, described, notes);
+        if (is_exact && !is_less && stored + comparison->missing - left == described)
+            return GC_ARCHITECTURE_FILES_SAME;
+    }
+    if (other != NULL)
+        note_tensor(other, notes);
+    return GC_ARCHITECTURE_FILES_OTHER;
+}
+
+enum gc_architecture_files gc_architecture_compare(const struct gc_model *model,
+                                                   struct gc_notes *notes)
+{
+    struct gc_host_mem host = {0};
     struct gc_architecture_scope scope;
     struct gc_notes ignored = {0};
-    struct sum sum = {.visitor = {add_row}};
+    struct comparison comparison = {.visitor = {compare_row},
+                                    .model = model,
+                                    .layers = number_of(model, "num_hidden_layers"),
+                                    .predicting = number_of(model, "num_nextn_predict_layers")};
     bool is_exact = true;
-    char stored[GC_NOTE_NUMBER_BYTES];
-    char computed[GC_NOTE_NUMBER_BYTES];
-    if (model->format != GC_MODEL_SAFETENSORS || is_packed(model) ||
-        gc_architecture_find(model, &scope) != GC_ARCHITECTURE_CLASS ||
-        gc_architecture_visit(&scope, &sum.visitor, &ignored, &is_exact) != GC_OK || !is_exact ||
-        sum.elements == model->totals.parameters)
-        return;
-    gc_notes_add(notes, "the tensors have ", gc_note_number(model->totals.parameters, stored),
-                 " parameters, the configuration ", gc_note_number(sum.elements, computed), NULL);
+    const enum gc_architecture_match match = model->format == GC_MODEL_SAFETENSORS
+                                                 ? gc_architecture_find(model, &scope)
+                                                 : GC_ARCHITECTURE_NONE;
+    if (match == GC_ARCHITECTURE_NONE)
+        return GC_ARCHITECTURE_FILES_UNKNOWN;
+    if (has_two_types(model, &scope)) {
+        note_type(model, notes, "the class ", " is not of the configuration's model_type");
+        return GC_ARCHITECTURE_FILES_OTHER;
+    }
+    const uint64_t bytes = (uint64_t)model->tensor_count * sizeof(*comparison.marks);
+    comparison.marks = gc_host_mem_map(&host, bytes);
+    if (comparison.marks == NULL)
+        return GC_ARCHITECTURE_FILES_UNKNOWN;
+    for (uint32_t i = 0; i < model->tensor_count; i++)
+        comparison.marks[i].length = (uint32_t)strlen(model->tensors[i].name);
+    const enum gc_status status =
+        gc_architecture_visit(&scope, &comparison.visitor, &ignored, &is_exact);
+    const enum gc_architecture_files files =
+        status == GC_OK
+            ? compare_sums(&comparison, is_exact && match == GC_ARCHITECTURE_CLASS, notes)
+            : GC_ARCHITECTURE_FILES_UNKNOWN;
+    gc_host_mem_unmap(&host, comparison.marks, bytes);
+    return files;
 }

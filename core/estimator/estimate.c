@@ -54,10 +54,13 @@ static void note_layers(struct gc_estimator *estimator)
     const uint32_t named = estimator->weights.layer_count;
     char given[GC_NOTE_NUMBER_BYTES];
     char found[GC_NOTE_NUMBER_BYTES];
-    if (estimator->has_layers && named > 0 && named < estimator->layers.count)
-        gc_notes_add(&estimator->notes, "the configuration has ",
-                     gc_note_number(estimator->layers.count, given), " layers, the tensors have ",
-                     gc_note_number(named, found), NULL);
+    if (!estimator->has_layers || named == 0 || named >= estimator->layers.count ||
+        estimator->files == GC_ARCHITECTURE_FILES_SAME)
+        return;
+    estimator->files = GC_ARCHITECTURE_FILES_OTHER;
+    gc_notes_add(&estimator->notes, "the configuration has ",
+                 gc_note_number(estimator->layers.count, given), " layers, the tensors have ",
+                 gc_note_number(named, found), NULL);
 }
 
 /* The ONNX file itself: in a folder the one model file, not its external data. */
@@ -137,6 +140,9 @@ static void hold_against_index(struct gc_estimator *estimator, const struct gc_m
                      NULL);
     if (!is_taken)
         return; /* the number of elements is not stated */
+    if (architecture != NULL &&
+        (architecture->is_exact || architecture->model.totals.weight_bytes > bytes))
+        estimator->files = GC_ARCHITECTURE_FILES_OTHER;
     estimator->has_no_weights = false;
     estimator->has_some_weights = false;
     take_indexed(&estimator->weights, bytes);
@@ -192,7 +198,7 @@ static enum gc_status count_weights(struct gc_estimator *estimator, const struct
     hold_against_index(estimator, model, architecture);
     estimator->is_stored_quantised = is_stored_quantised(estimator, model);
     if (model->tensor_count > 0 && estimator->has_layers)
-        gc_architecture_compare(model, &estimator->notes);
+        estimator->files = gc_architecture_compare(model, &estimator->notes);
     return GC_OK;
 }
 
@@ -717,6 +723,48 @@ static void set_dtypes(const struct gc_estimator *estimator,
 
 /* ---- the whole ---- */
 
+/* Files that are not those of their configuration: which of the two runs is unknown. */
+static void add_contradiction(const struct gc_estimate_request *request,
+                              struct gc_estimate *estimate)
+{
+    const unsigned parts =
+        BIT(GC_ESTIMATE_weight) |
+        (gc_training_is_asked(&request->training)
+             ? GC_TRAIN_PASS_PARTS | BIT(GC_ESTIMATE_gradient) | BIT(GC_ESTIMATE_optimiser_state)
+             : WORK_PARTS | BIT(GC_ESTIMATE_state));
+    estimate->unknown_parts |= parts;
+    estimate->approximate_parts |= parts;
+    gc_notes_add(&estimate->notes,
+                 "the files are not those of the configuration: all that follows is approximate",
+                 NULL);
+}
+
+/* Whether programs load the weights in another type than their files have: that which the
+ * configuration names, unless the user does. */
+static bool is_retyped_by_loading(const struct gc_estimator *estimator)
+{
+    const char *word = estimator->arch.dtype;
+    const enum gc_dtype given = gc_dtype_from_word(word, strlen(word));
+    return !estimator->is_gguf && estimator->weight_dtype == GC_DTYPE_NONE &&
+           !estimator->is_stored_quantised && is_computed_in(given) &&
+           is_computed_in(estimator->main_dtype) &&
+           gc_dtype_get_info(given)->block_bytes !=
+               gc_dtype_get_info(estimator->main_dtype)->block_bytes;
+}
+
+static void note_stored(const struct gc_estimator *estimator, struct gc_estimate *estimate)
+{
+    const char *word = estimator->arch.dtype;
+    const char *given = gc_dtype_name(gc_dtype_from_word(word, strlen(word)));
+    estimate->unknown_parts |= BIT(GC_ESTIMATE_weight);
+    estimate->approximate_parts |= BIT(GC_ESTIMATE_weight);
+    gc_notes_add(&estimate->notes, "weights are counted as their files have them, in ",
+                 gc_dtype_name(estimator->main_dtype),
+                 "; transformers and vLLM load them in the "
+                 "configuration's type: --dtype ",
+                 given, " counts that", NULL);
+}
+
 /* Parts that follow from what is not known of the model. */
 static void set_unknown(const struct gc_estimator *estimator,
                         const struct gc_estimate_request *request, struct gc_estimate *estimate)
@@ -727,6 +775,10 @@ static void set_unknown(const struct gc_estimator *estimator,
     }
     if (estimator->has_some_weights)
         estimate->unknown_parts |= BIT(GC_ESTIMATE_weight);
+    if (estimator->files == GC_ARCHITECTURE_FILES_OTHER)
+        add_contradiction(request, estimate);
+    if (is_retyped_by_loading(estimator))
+        note_stored(estimator, estimate);
     if (gc_training_is_asked(&request->training))
         gc_train_set_types(estimator, request, estimate);
     else if (estimator->has_layers)

@@ -2,6 +2,7 @@
 #ifndef GC_ESTIMATOR_H
 #define GC_ESTIMATOR_H
 
+#include "core/arch/architecture.h"
 #include "core/arch/frames.h"
 #include "core/arch/layers.h"
 #include "core/arch/shapes.h"
@@ -22,8 +23,9 @@ struct gc_estimator {
     bool has_some_weights;    /* weights are a lower bound */
     bool is_indexed_apart;    /* weights are an index's bytes, which the configuration's are not */
     bool is_stored_quantised; /* by another program, before training */
-    enum gc_dtype main_dtype; /* of the weights; GC_DTYPE_NONE */
-    enum gc_dtype weight_dtype; /* requested by the caller; GC_DTYPE_NONE */
+    enum gc_architecture_files files; /* against the configuration */
+    enum gc_dtype main_dtype;         /* of the weights; GC_DTYPE_NONE */
+    enum gc_dtype weight_dtype;       /* requested by the caller; GC_DTYPE_NONE */
     struct gc_notes notes;
     struct gc_arch arch;
     struct gc_layers layers;

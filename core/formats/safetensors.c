@@ -489,14 +489,16 @@ static enum gc_status read_top_member(struct index *index, const struct gc_json_
     return status != GC_OK ? status : gc_json_reader_skip(&index->json, &token);
 }
 
-/* An index with a total size, whose files are all still elsewhere, is a model by itself. */
-static bool has_a_shard(const struct index *index, const struct gc_folder *folder)
+/* An index whose files are all still elsewhere is a model by itself: by its total size, or by the
+ * configuration beside it. */
+static bool is_alone(const struct index *index, const struct gc_folder *folder)
 {
     for (uint32_t i = 0; i < index->shard_count; i++) {
         if (gc_source_folder_has(folder, index->shard_names[i]))
-            return true;
+            return false;
     }
-    return false;
+    return index->total_bytes > 0 ||
+           (index->shard_count > 0 && gc_source_folder_has(folder, "config.json"));
 }
 
 static enum gc_status take_index_alone(struct index *index)
@@ -506,7 +508,9 @@ static enum gc_status take_index_alone(struct index *index)
     model->indexed_tensors = index->reader->tensor_names.used;
     gc_strmap_init(&index->reader->tensor_names); /* none is a tensor */
     gc_reader_warn(index->reader, index->path,
-                   "none of its files is there: the bytes of the weights are its total_size");
+                   index->total_bytes > 0
+                       ? "none of its files is there: the bytes of the weights are its total_size"
+                       : "none of its files is there, and it states no total_size");
     return GC_OK;
 }
 
@@ -568,7 +572,7 @@ enum gc_status gc_safetensors_read_index(struct gc_source *source, const struct 
     if (status == GC_OK && !index.has_map)
         status = gc_reader_fail(source->reader, GC_FORMAT, source->path,
                                 "no weight_map: an index of safetensors shards has one");
-    if (status == GC_OK && index.has_total && index.total_bytes > 0 && !has_a_shard(&index, folder))
+    if (status == GC_OK && is_alone(&index, folder))
         return take_index_alone(&index);
     if (status == GC_OK)
         status = gc_reader_expect_tensors(source->reader, source->path,

@@ -2,6 +2,7 @@
 """Weights without files: by a configuration alone, by an index without its files, by a header alone."""
 import json
 import lzma
+import math
 import os
 import subprocess
 import sys
@@ -171,7 +172,15 @@ def index_alone(folder):
     put(folder, "model.safetensors.index.json", index)
     got = estimate(folder, "--train", "adamw", "--mixed-precision")
     tap.equal((got["weight_bytes"], has_note(got, "the index's parameters")), (4 * 6738415616, False), got["warnings"])
+    tap.equal((is_told(got), has_note(got, "not those of the configuration")), (True, True), got["warnings"])
+    # without a total size the configuration answers, and alone it is refused
+    put(folder, "model.safetensors.index.json", {"weight_map": names})
+    got = estimate(folder)
+    tap.equal((got["weight_bytes"], is_told(got), has_note(got, "no total_size")), (13476831232, False, True), got["warnings"])
+    os.remove(os.path.join(folder, "config.json"))
+    tap.refused(path, "")
     # with one of its files it is read as before
+    put(folder, "model.safetensors.index.json", index)
     put(folder, "model-00001-of-00002.safetensors", header({}))
     tap.refused(path, "is not in")
 
@@ -205,6 +214,71 @@ def files_against_configuration(folder):
         put(folder, "model.safetensors", header(tensors) + b"\0" * at)
         got = estimate(folder)
         tap.equal((got["weight_bytes"], has_note(got, "parameters, the configuration")), (at, bool(extra)), got["warnings"])
+
+
+SMALL = {**LLAMA, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4,
+         "vocab_size": 1000, "torch_dtype": "bfloat16"}
+# The same files, of SMALL, beside a configuration with other values: what the notes say of it.
+CONTRADICTIONS = [
+    ({}, None),
+    ({"num_hidden_layers": 3}, "parameters, the configuration"),
+    ({"num_hidden_layers": 5}, "parameters, the configuration"),
+    ({"hidden_size": 128}, "the configuration has no model.embed_tokens.weight of 64000"),
+    ({"intermediate_size": 96}, "mlp.gate_proj.weight of 8192"),
+    ({"num_key_value_heads": 2}, "self_attn.k_proj.weight of 4096"),
+    ({"num_attention_heads": 2, "head_dim": 16}, "self_attn.q_proj.weight of 4096"),
+    ({"vocab_size": 999}, "embed_tokens.weight of 64000"),
+    ({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"}, "parameters, the configuration"),
+    ({"architectures": ["LlamaForNothing"], "num_hidden_layers": 5}, "the configuration has 5 layers"),
+    ({"model_type": "gemma"}, "LlamaForCausalLM is not of the configuration's model_type"),
+    ({"torch_dtype": "float32"}, "--dtype f32 counts that"),
+    # what programs leave: the layers of a further prediction, and all outside of layers that the class does not have
+    ({"num_hidden_layers": 3, "num_nextn_predict_layers": 1}, None),
+    ({"tie_word_embeddings": True}, None),
+    ({"torch_dtype": "float16"}, None),
+]
+
+
+def tensors_of(config, dtype="BF16"):
+    hidden, wide, vocab = (config[key] for key in ("hidden_size", "intermediate_size", "vocab_size"))
+    shapes = {"model.embed_tokens": [vocab, hidden], "model.norm": [hidden], "lm_head": [vocab, hidden]}
+    for i in range(config["num_hidden_layers"]):
+        shapes.update({f"model.layers.{i}.self_attn.{name}_proj": [hidden, hidden] for name in "qkvo"})
+        shapes.update({f"model.layers.{i}.mlp.{name}_proj": [wide, hidden] for name in ("gate", "up")})
+        shapes[f"model.layers.{i}.mlp.down_proj"] = [hidden, wide]
+        shapes.update({f"model.layers.{i}.{name}_layernorm": [hidden] for name in ("input", "post_attention")})
+    tensors, at = {}, 0
+    for name, shape in shapes.items():
+        size = math.prod(shape) * (4 if dtype == "F32" else 2)
+        tensors[name + ".weight"] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    return header(tensors) + b"\0" * at, at
+
+
+def contradictions(folder):
+    """Files of another configuration prove nothing: their weights are told, which a strict gate refuses."""
+    whole, size = tensors_of(SMALL)
+    for changes, words in CONTRADICTIONS:
+        put(folder, "model.safetensors", whole)
+        put(folder, "config.json", {**SMALL, **changes})
+        got = estimate(folder)
+        tap.equal((got["weight_bytes"], is_told(got)), (size, words is not None), f"{changes}: {got['warnings']}")
+        if words is not None:
+            tap.equal(("weight_bytes" in got["approximate"], has_note(got, words)), (True, True), f"{changes}: {got['warnings']}")
+    put(folder, "config.json", SMALL)
+    wide, size = tensors_of(SMALL, "F32")
+    put(folder, "model.safetensors", wide)
+    got = estimate(folder)
+    tap.equal((got["weight_bytes"], is_told(got), has_note(got, "in f32", "--dtype bf16")), (size, True, True), got["warnings"])
+    got = estimate(folder, "--dtype", "bf16")
+    tap.equal((got["weight_bytes"], is_told(got)), (size // 2, False), got["warnings"])
+    # packed weights: by those that are not
+    packed = {**SMALL, "quantization_config": {"quant_method": "gptq", "bits": 4}}
+    for changes, is_other in (({}, False), ({"num_hidden_layers": 3}, True), ({"num_hidden_layers": 5}, True),
+                              ({"hidden_size": 128}, True), ({"vocab_size": 999}, True)):
+        put(folder, "model.safetensors", whole)
+        put(folder, "config.json", {**packed, **changes})
+        tap.equal(is_told(estimate(folder)), is_other, f"packed, {changes}")
 
 
 # Classes that take four times the hidden size where no width is given: their configurations, and the key of the width.
@@ -264,4 +338,4 @@ TARGET = 0.9
 
 if __name__ == "__main__":
     sys.exit(tap.run([published, never_silent, parts_and_other_names, quantised, index_alone, header_alone,
-                      files_against_configuration, widths_by_class, shared_configurations]))
+                      files_against_configuration, contradictions, widths_by_class, shared_configurations]))

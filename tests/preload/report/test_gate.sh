@@ -25,8 +25,9 @@ add("model.embed_tokens.weight", 32000, 4096)
 for layer in range(32):
     for name, shape in (("self_attn.q_proj", (4096, 4096)), ("self_attn.k_proj", (4096, 4096)), ("self_attn.v_proj", (4096, 4096)),
                         ("self_attn.o_proj", (4096, 4096)), ("mlp.gate_proj", (11008, 4096)), ("mlp.up_proj", (11008, 4096)),
-                        ("mlp.down_proj", (4096, 11008))):
+                        ("mlp.down_proj", (4096, 11008)), ("input_layernorm", (4096,)), ("post_attention_layernorm", (4096,))):
         add(f"model.layers.{layer}.{name}.weight", *shape)
+add("model.norm.weight", 4096)
 add("lm_head.weight", 32000, 4096)
 text = json.dumps(header).encode()
 with open("model/model.safetensors", "wb") as file:
@@ -220,6 +221,14 @@ is "a configuration alone, strict: nothing is unknown" "$(json run.json 'r["gate
 gated 0 GPUCACHE_MODEL="$TMP/partly.json" GPUCACHE_GATE=deny GPUCACHE_SEQ_LEN=128 -- "$PROGRAM"
 gated 1 GPUCACHE_MODEL="$TMP/partly.json" GPUCACHE_GATE=strict GPUCACHE_SEQ_LEN=128 -- "$PROGRAM"
 logged "a class that is not known, strict: refused" 'a strict gate takes no lower bound'
+
+# ---- files of another configuration ----
+cp -r model fewer
+sed 's/"num_hidden_layers": 32/"num_hidden_layers": 16/' model/config.json > fewer/config.json
+gated 0 GPUCACHE_MODEL="$TMP/fewer" GPUCACHE_GATE=deny GPUCACHE_SEQ_LEN=128 -- "$PROGRAM"
+gated 1 GPUCACHE_MODEL="$TMP/fewer" GPUCACHE_GATE=strict GPUCACHE_SEQ_LEN=128 -- "$PROGRAM"
+logged "files of another configuration, strict: refused" 'a strict gate takes no lower bound'
+logged "files of another configuration, strict: with their difference" 'parameters, the configuration'
 
 # ---- programs that are not gated ----
 gated 5 GPUCACHE_GATE=exit -- sh -c 'exit 5'
