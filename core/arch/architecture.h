@@ -110,11 +110,18 @@ const char *gc_architecture_type_of(const struct gc_architecture_scope *scope, c
 
 /* ---- tensors ---- */
 
+/* How far the rows' sum is known. */
+enum gc_architecture_known {
+    GC_ARCHITECTURE_EXACT,
+    GC_ARCHITECTURE_AT_LEAST, /* parts are not counted */
+    GC_ARCHITECTURE_ABOUT,    /* a value that the rows were not measured with may make it less */
+};
+
 struct gc_architecture {
     struct gc_model model; /* the configuration's, with the tensors and totals of the rows */
-    bool has_exact_shapes; /* the tensors, their number and shapes */
-    bool is_exact;         /* and their types: sizes in bytes */
-    bool is_shaped;        /* each tensor has its own shape */
+    enum gc_architecture_known shapes; /* the tensors, their number and shapes */
+    enum gc_architecture_known bytes;  /* and their types */
+    bool is_shaped;                    /* each tensor has its own shape */
 };
 
 /* Makes the tensors, in the type that the configuration names, else f32. Adds a note for each

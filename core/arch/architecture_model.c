@@ -365,7 +365,7 @@ static bool has_two_types(const struct gc_model *model, const struct gc_architec
 }
 
 static enum gc_status find(const struct gc_model *model, struct gc_architecture_scope *scope,
-                           struct gc_notes *notes, bool *is_exact)
+                           struct gc_notes *notes, enum gc_architecture_known *known)
 {
     switch (gc_architecture_find(model, scope)) {
     case GC_ARCHITECTURE_NONE:
@@ -373,13 +373,13 @@ static enum gc_status find(const struct gc_model *model, struct gc_architecture_
                   " is not known: its weights cannot be computed from the configuration alone");
         return GC_NOT_SUPPORTED;
     case GC_ARCHITECTURE_TYPE:
-        *is_exact = false;
+        *known = GC_ARCHITECTURE_AT_LEAST;
         note_type(model, notes, "weights are those of the model without the head of ",
                   ", which is not known: a lower bound");
         break;
     case GC_ARCHITECTURE_CLASS:
         if (has_two_types(model, scope)) {
-            *is_exact = false;
+            *known = GC_ARCHITECTURE_ABOUT;
             note_type(model, notes, "the class ",
                       " is not of the configuration's model_type: weights are those of the class");
         }
@@ -394,9 +394,9 @@ enum gc_status gc_architecture_open(const struct gc_model *model, struct gc_note
     struct gc_architecture_scope scope;
     struct gc_region region;
     *architecture = NULL;
-    bool has_exact_shapes = true;
+    enum gc_architecture_known known = GC_ARCHITECTURE_EXACT;
     bool has_exact_types = true;
-    enum gc_status status = find(model, &scope, notes, &has_exact_shapes);
+    enum gc_status status = find(model, &scope, notes, &known);
     if (status != GC_OK)
         return status;
     gc_region_init(&region, MEMORY_MAX);
@@ -412,11 +412,12 @@ enum gc_status gc_architecture_open(const struct gc_model *model, struct gc_note
     maker->architecture.model = *model;
     maker->architecture.is_shaped = true;
     memset(&maker->architecture.model.totals, 0, sizeof(maker->architecture.model.totals));
-    status = gc_architecture_visit(&scope, &maker->visitor, notes, &has_exact_shapes);
+    status = gc_architecture_visit(&scope, &maker->visitor, notes, &known);
     if (status == GC_OK)
         status = make_tensors(maker);
-    maker->architecture.has_exact_shapes = has_exact_shapes;
-    maker->architecture.is_exact = has_exact_shapes && has_exact_types;
+    maker->architecture.shapes = known;
+    maker->architecture.bytes =
+        known == GC_ARCHITECTURE_EXACT && !has_exact_types ? GC_ARCHITECTURE_AT_LEAST : known;
     if (status == GC_NOT_SUPPORTED)
         gc_notes_add(notes, "the configuration describes more than a million tensors: its weights ",
                      "are not computed", NULL);
@@ -593,8 +594,8 @@ static void note_tensor(const struct gc_model_tensor *tensor, struct gc_notes *n
                  gc_note_number(tensor->elements, number), " parameters", NULL);
 }
 
-/* `is_exact`: the rows are all of the model's, not a part. */
-static enum gc_architecture_files compare_sums(const struct comparison *comparison, bool is_exact,
+static enum gc_architecture_files compare_sums(const struct comparison *comparison,
+                                               enum gc_architecture_known known,
                                                struct gc_notes *notes)
 {
     const struct gc_model *model = comparison->model;
@@ -618,6 +619,9 @@ static enum gc_architecture_files compare_sums(const struct comparison *comparis
     }
     const uint64_t described = comparison->elements;
     const bool is_less = stored - passed < described;
+    const bool is_exact = known == GC_ARCHITECTURE_EXACT;
+    if (known == GC_ARCHITECTURE_ABOUT)
+        return GC_ARCHITECTURE_FILES_UNKNOWN;
     if (is_packed(model) ? other == NULL || !is_exact : !is_exact && !is_less)
         return GC_ARCHITECTURE_FILES_UNKNOWN;
     if (!is_packed(model)) {
@@ -642,7 +646,7 @@ enum gc_architecture_files gc_architecture_compare(const struct gc_model *model,
                                     .model = model,
                                     .layers = number_of(model, "num_hidden_layers"),
                                     .predicting = number_of(model, "num_nextn_predict_layers")};
-    bool is_exact = true;
+    enum gc_architecture_known known = GC_ARCHITECTURE_EXACT;
     const enum gc_architecture_match match = model->format == GC_MODEL_SAFETENSORS
                                                  ? gc_architecture_find(model, &scope)
                                                  : GC_ARCHITECTURE_NONE;
@@ -659,11 +663,11 @@ enum gc_architecture_files gc_architecture_compare(const struct gc_model *model,
     for (uint32_t i = 0; i < model->tensor_count; i++)
         comparison.marks[i].length = (uint32_t)strlen(model->tensors[i].name);
     const enum gc_status status =
-        gc_architecture_visit(&scope, &comparison.visitor, &ignored, &is_exact);
+        gc_architecture_visit(&scope, &comparison.visitor, &ignored, &known);
+    if (match == GC_ARCHITECTURE_TYPE && known == GC_ARCHITECTURE_EXACT)
+        known = GC_ARCHITECTURE_AT_LEAST;
     const enum gc_architecture_files files =
-        status == GC_OK
-            ? compare_sums(&comparison, is_exact && match == GC_ARCHITECTURE_CLASS, notes)
-            : GC_ARCHITECTURE_FILES_UNKNOWN;
+        status == GC_OK ? compare_sums(&comparison, known, notes) : GC_ARCHITECTURE_FILES_UNKNOWN;
     gc_host_mem_unmap(&host, comparison.marks, bytes);
     return files;
 }

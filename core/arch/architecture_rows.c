@@ -27,7 +27,7 @@ struct visit {
     const struct gc_architecture_scope *scope;
     struct gc_architecture_visitor *visitor;
     struct gc_notes *notes;
-    bool *is_exact;
+    enum gc_architecture_known *known;
     char prefix[GC_ARCHITECTURE_KEY_BYTES]; /* of tensors */
     struct object objects[OBJECTS_MAX];
     unsigned object_count;
@@ -39,7 +39,13 @@ struct visit {
 
 static enum gc_status visit_section(const struct gc_architecture_scope *scope,
                                     struct gc_architecture_visitor *visitor, const char *prefix,
-                                    struct gc_notes *notes, bool *is_exact);
+                                    struct gc_notes *notes, enum gc_architecture_known *known);
+
+static void lower_to(const struct visit *visit, enum gc_architecture_known known)
+{
+    if (*visit->known < known)
+        *visit->known = known;
+}
 
 #define SHOWN(text, length) gc_text_printable((text), (length), (char[SHOWN_BYTES]){0}, SHOWN_BYTES)
 
@@ -271,9 +277,9 @@ static enum gc_status visit_object(struct visit *visit, const struct object *obj
         memcpy(prefix, visit->prefix, before);
         memcpy(prefix + before, object->prefix, object->prefix_length);
         prefix[before + object->prefix_length] = '\0';
-        return visit_section(&inner, visit->visitor, prefix, visit->notes, visit->is_exact);
+        return visit_section(&inner, visit->visitor, prefix, visit->notes, visit->known);
     }
-    *visit->is_exact = false;
+    lower_to(visit, GC_ARCHITECTURE_AT_LEAST);
     gc_notes_add(visit->notes, "the weights of ", SHOWN(object->key, object->key_length),
                  ", of type ", SHOWN(object->type, object->type_length), ", are not known", NULL);
     return GC_OK;
@@ -416,7 +422,7 @@ static enum gc_status visit_row(struct visit *visit, const struct gc_architectur
     }
     if (is_known)
         return visit->visitor->take(visit->visitor, &row);
-    *visit->is_exact = false;
+    lower_to(visit, GC_ARCHITECTURE_AT_LEAST);
     gc_notes_add(visit->notes,
                  "weights by the configuration are a lower bound: their size does not follow from "
                  "it: ",
@@ -429,19 +435,21 @@ static void note_doubts(const struct visit *visit)
     char more[GC_NOTE_NUMBER_BYTES];
     if (visit->doubt_count == 0)
         return;
-    *visit->is_exact = false;
+    const bool is_labels = visit->labels != NULL && visit->doubt_count == 1;
+    lower_to(visit, is_labels ? GC_ARCHITECTURE_AT_LEAST : GC_ARCHITECTURE_ABOUT);
     const bool has_more = visit->doubt_count > DOUBTS_SHOWN;
-    gc_notes_add(visit->notes, "weights are a lower bound: what may depend on ", visit->doubts,
-                 has_more ? " and " : "",
+    gc_notes_add(visit->notes, "weights are ", is_labels ? "a lower bound" : "approximate",
+                 ": what may depend on ", visit->doubts, has_more ? " and " : "",
                  has_more ? gc_note_number(visit->doubt_count - DOUBTS_SHOWN, more) : "",
-                 has_more ? " more" : "", " is not counted", NULL);
+                 has_more ? " more" : "", is_labels ? " is not counted" : " was not measured",
+                 NULL);
 }
 
 static enum gc_status visit_section(const struct gc_architecture_scope *scope,
                                     struct gc_architecture_visitor *visitor, const char *prefix,
-                                    struct gc_notes *notes, bool *is_exact)
+                                    struct gc_notes *notes, enum gc_architecture_known *known)
 {
-    struct visit visit = {.scope = scope, .visitor = visitor, .notes = notes, .is_exact = is_exact};
+    struct visit visit = {.scope = scope, .visitor = visitor, .notes = notes, .known = known};
     struct gc_architecture_lines lines = scope->lines;
     struct gc_architecture_line line;
     enum gc_status status = GC_OK;
@@ -468,7 +476,7 @@ static enum gc_status visit_section(const struct gc_architecture_scope *scope,
 
 enum gc_status gc_architecture_visit(const struct gc_architecture_scope *scope,
                                      struct gc_architecture_visitor *visitor,
-                                     struct gc_notes *notes, bool *is_exact)
+                                     struct gc_notes *notes, enum gc_architecture_known *known)
 {
-    return visit_section(scope, visitor, "", notes, is_exact);
+    return visit_section(scope, visitor, "", notes, known);
 }

@@ -33,10 +33,11 @@ struct gc_architecture_visitor {
 /* Whether item `index` of its list is of the row's kind. */
 bool gc_architecture_row_is_in(const struct gc_architecture_row *row, uint64_t index);
 
-/* Calls `take` for each row with tensors. Adds a note and clears *is_exact for each reason why the
+/* Calls `take` for each row with tensors. Adds a note and raises *known for each reason why the
  * rows are not the whole. The first status that is not GC_OK ends it. */
 enum gc_status gc_architecture_visit(const struct gc_architecture_scope *scope,
                                      struct gc_architecture_visitor *visitor,
-                                     struct gc_notes *notes, bool *is_exact) GC_CHECKED;
+                                     struct gc_notes *notes,
+                                     enum gc_architecture_known *known) GC_CHECKED;
 
 #endif

@@ -140,11 +140,12 @@ static void hold_against_index(struct gc_estimator *estimator, const struct gc_m
                      NULL);
     if (!is_taken)
         return; /* the number of elements is not stated */
-    if (architecture != NULL &&
-        (architecture->is_exact || architecture->model.totals.weight_bytes > bytes))
+    if (architecture != NULL && (architecture->bytes == GC_ARCHITECTURE_EXACT ||
+                                 (architecture->bytes == GC_ARCHITECTURE_AT_LEAST &&
+                                  architecture->model.totals.weight_bytes > bytes)))
         estimator->files = GC_ARCHITECTURE_FILES_OTHER;
     estimator->has_no_weights = false;
-    estimator->has_some_weights = false;
+    estimator->weights_known = GC_ARCHITECTURE_EXACT;
     take_indexed(&estimator->weights, bytes);
     estimator->is_indexed_apart =
         architecture != NULL && !is_retyped(&estimator->parameters, bytes);
@@ -164,7 +165,7 @@ static enum gc_status open_architecture(struct gc_estimator *estimator,
         return GC_OK;
     const enum gc_status status = gc_architecture_open(model, &estimator->notes, architecture);
     if (status == GC_OK) {
-        estimator->has_some_weights = !(*architecture)->is_exact;
+        estimator->weights_known = (*architecture)->bytes;
         estimator->is_unshaped = !(*architecture)->is_shaped;
         gc_notes_add(&estimator->notes, "weights are computed from the configuration", NULL);
     }
@@ -195,6 +196,8 @@ static enum gc_status count_weights(struct gc_estimator *estimator, const struct
     if (gc_training_sums_count(counted, estimator->weight_dtype, &estimator->parameters,
                                &estimator->buffer_bytes) != GC_OK)
         return GC_OVERFLOW;
+    if (architecture != NULL)
+        estimator->files = GC_ARCHITECTURE_FILES_SAME; /* computed from it */
     hold_against_index(estimator, model, architecture);
     estimator->is_stored_quantised = is_stored_quantised(estimator, model);
     if (model->tensor_count > 0 && estimator->has_layers)
@@ -207,7 +210,7 @@ static void read_layers(struct gc_estimator *estimator, const struct gc_model *m
 {
     struct gc_shapes *shapes = &estimator->shapes;
     struct gc_arch *arch = &estimator->arch;
-    const bool is_computed = architecture != NULL && architecture->has_exact_shapes;
+    const bool is_computed = architecture != NULL && architecture->shapes == GC_ARCHITECTURE_EXACT;
     gc_arch_read(model, arch, &estimator->notes);
     gc_shapes_read(is_computed ? &architecture->model : model,
                    gc_arch_number(arch, GC_ARCH_HIDDEN, 0), shapes);
@@ -773,8 +776,10 @@ static void set_unknown(const struct gc_estimator *estimator,
         estimate->unknown_parts |= BIT(GC_ESTIMATE_weight);
         gc_notes_add(&estimate->notes, "there are no tensors: weights are not counted", NULL);
     }
-    if (estimator->has_some_weights)
+    if (estimator->weights_known != GC_ARCHITECTURE_EXACT)
         estimate->unknown_parts |= BIT(GC_ESTIMATE_weight);
+    if (estimator->weights_known == GC_ARCHITECTURE_ABOUT)
+        estimate->approximate_parts |= BIT(GC_ESTIMATE_weight);
     if (estimator->files == GC_ARCHITECTURE_FILES_OTHER)
         add_contradiction(request, estimate);
     if (is_retyped_by_loading(estimator))

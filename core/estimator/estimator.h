@@ -18,9 +18,9 @@ struct gc_estimator {
     struct gc_graph *network;     /* its graph of nodes; NULL if it could not be read */
     bool has_layers;              /* the model has a configuration */
     bool is_gguf;
-    bool has_no_weights;      /* no tensors, and none follow from the configuration */
-    bool is_unshaped;         /* some weights are known by their sums alone */
-    bool has_some_weights;    /* weights are a lower bound */
+    bool has_no_weights; /* no tensors, and none follow from the configuration */
+    bool is_unshaped;    /* some weights are known by their sums alone */
+    enum gc_architecture_known weights_known;
     bool is_indexed_apart;    /* weights are an index's bytes, which the configuration's are not */
     bool is_stored_quantised; /* by another program, before training */
     enum gc_architecture_files files; /* against the configuration */

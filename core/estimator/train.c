@@ -272,8 +272,11 @@ void gc_train_set_types(const struct gc_estimator *estimator,
                      "the type of parameters is unknown: taken as f32; --dtype names one", NULL);
     }
     note_rows(estimator, request, estimate);
-    if (estimator->has_some_weights)
-        estimate->unknown_parts |= BIT(GC_ESTIMATE_gradient) | BIT(GC_ESTIMATE_optimiser_state);
+    const unsigned by_weights = BIT(GC_ESTIMATE_gradient) | BIT(GC_ESTIMATE_optimiser_state);
+    if (estimator->weights_known != GC_ARCHITECTURE_EXACT)
+        estimate->unknown_parts |= by_weights;
+    if (estimator->weights_known == GC_ARCHITECTURE_ABOUT)
+        estimate->approximate_parts |= by_weights;
     if (estimator->is_indexed_apart) {
         const unsigned parts =
             BIT(GC_ESTIMATE_weight) | BIT(GC_ESTIMATE_gradient) | BIT(GC_ESTIMATE_optimiser_state);

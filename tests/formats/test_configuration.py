@@ -78,6 +78,13 @@ def never_silent(folder):
     internlm = {**PUBLISHED[4][0], "bias": True}
     got = estimate(put(folder, "config.json", internlm))
     tap.equal((is_told(got), has_note(got, "bias")), (True, True), got["warnings"])
+    # a value that the rows were not measured with may make the weights less as well: no lower bound
+    tap.equal("weight_bytes" in got["approximate"], True, got["warnings"])
+    for name, kind, key, value in (("Qwen2MoeForCausalLM", "qwen2_moe", "decoder_sparse_step", 2),
+                                   ("DebertaV2ForMaskedLM", "deberta-v2", "position_buckets", 16)):
+        config = {"architectures": [name], "model_type": kind, key: value, "relative_attention": True}
+        got = estimate(put(folder, "config.json", config))
+        tap.equal("weight_bytes" not in got["lower_bounds"] or "weight_bytes" in got["approximate"], True, got["warnings"])
     # null is a value of its own: as many as heads
     got = estimate(put(folder, "config.json", {**LLAMA, "num_key_value_heads": None, "head_dim": None}))
     tap.equal((got["parameters"], is_told(got)), (6738415616, False))
