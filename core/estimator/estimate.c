@@ -205,6 +205,18 @@ static enum gc_status count_weights(struct gc_estimator *estimator, const struct
     return GC_OK;
 }
 
+/* Attention that alone needs more than all places of the class is wider than any that was measured:
+ * its own place was never the peak, and is not among them. */
+static void hold_frames(struct gc_estimator *estimator)
+{
+    const struct gc_frame_load load = {.batch = 1, .tokens = 4096, .element_bytes = 2, .shards = 1};
+    uint64_t bytes;
+    if (gc_frames_bytes(&estimator->frames, &load, &bytes) == GC_OK &&
+        bytes / (load.tokens * load.element_bytes) <
+            gc_formula_attention_elements(&estimator->layers))
+        estimator->frames.is_exact = false;
+}
+
 static void read_layers(struct gc_estimator *estimator, const struct gc_model *model,
                         const struct gc_architecture *architecture)
 {
@@ -222,6 +234,7 @@ static void read_layers(struct gc_estimator *estimator, const struct gc_model *m
     gc_layers_make(arch, &estimator->layers, &estimator->notes);
     gc_shapes_apply(shapes, arch, &estimator->layers, &estimator->notes);
     note_layers(estimator);
+    hold_frames(estimator);
 }
 
 enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dtype,

@@ -123,6 +123,14 @@ static uint64_t forward_elements(const struct gc_layers *layers, const struct gc
     return 4 * hidden + gc_max_u64(sorted, 3 * gc_divide_up_u64(shared, shards));
 }
 
+uint64_t gc_formula_attention_elements(const struct gc_layers *layers)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < layers->count; i++)
+        most = gc_max_u64(most, attention_elements(layers, &layers->items[i], 1));
+    return most;
+}
+
 #define NORM_ROWS 7 /* of 16 bits: the residual stream thrice, twice in 32 bits */
 
 static uint64_t state_elements(const struct gc_layers *layers, const struct gc_layer *layer,

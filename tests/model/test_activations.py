@@ -133,6 +133,27 @@ def others():
     check("a language model of another type inside", [] if whole * 4096 <= got <= whole * 4096 * 1.02 else [str(got)])
 
 
+def wide_attention():
+    """Attention far wider than the model: its place is among those of the class, or the activations are told as a bound."""
+    layers, heads, size, tokens = 4, 64, 1024, 4096
+    with open(os.path.join(ROOT, "core", "arch", "frames.txt"), encoding="utf-8") as file:
+        heads_of = [line[1:].split() for line in file if line.startswith("@")]
+    cases = [{"architectures": [name], "model_type": kind, "torch_dtype": "bfloat16", "num_hidden_layers": layers,
+              "hidden_size": 1024, "num_attention_heads": heads, "num_key_value_heads": heads, "head_dim": size}
+             for name, kind, task in heads_of if task == "causal"]
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda config: estimate(config, 1, tokens, "--engine", "transformers"), cases))
+    problems, counted = [], 0
+    for case, answer in zip(cases, answers):
+        width = answer["kv_cache_bytes"] / layers
+        if width < 2 * 2 * tokens * heads * size or answer["lower_bounds"]:
+            continue  # the class has other names for these sizes
+        counted += 1
+        if answer["activation_bytes"] < 2 * width:
+            problems.append(f"{case['model_type']}: {answer['activation_bytes']} beside {width:.0f} of a layer's cache")
+    check("attention far wider than the model", problems if counted > 9 else [f"{counted} types"])
+
+
 def table():
     """Sections measured anew replace those of the table, the others stay."""
     path = os.path.join(ROOT, "core", "arch", "frames.txt")
@@ -161,6 +182,7 @@ if __name__ == "__main__":
     table()
     recorded()
     others()
+    wide_attention()
     published()
     print(f"1..{count}")
     sys.exit(failed > 0)
