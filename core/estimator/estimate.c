@@ -205,15 +205,20 @@ static enum gc_status count_weights(struct gc_estimator *estimator, const struct
     return GC_OK;
 }
 
-/* Attention that alone needs more than all places of the class is wider than any that was measured:
- * its own place was never the peak, and is not among them. */
+/* Attention that alone needs more for a token than all places of the class is wider than any that
+ * was measured: its own place was never the peak, and is not among them. Places that do not grow
+ * with the tokens are of images. */
 static void hold_frames(struct gc_estimator *estimator)
 {
-    const struct gc_frame_load load = {.batch = 1, .tokens = 4096, .element_bytes = 2, .shards = 1};
-    uint64_t bytes;
-    if (gc_frames_bytes(&estimator->frames, &load, &bytes) == GC_OK &&
-        bytes / (load.tokens * load.element_bytes) <
-            gc_formula_attention_elements(&estimator->layers))
+    struct gc_frame_load load = {.batch = 1, .tokens = 4096, .element_bytes = 2, .shards = 1};
+    uint64_t few, many;
+    if (gc_frames_bytes(&estimator->frames, &load, &few) != GC_OK)
+        return;
+    load.tokens *= 2;
+    if (gc_frames_bytes(&estimator->frames, &load, &many) != GC_OK || many <= few)
+        return;
+    if (many / (load.tokens * load.element_bytes) <
+        gc_formula_attention_elements(&estimator->layers))
         estimator->frames.is_exact = false;
 }
 

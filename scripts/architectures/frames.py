@@ -15,6 +15,7 @@ import torch, transformers
 from expressions import compiled, evaluate
 from frames_find import ELEMENT, Finder, row_of
 from frames_run import Type, alarm, explore, others, types
+from frames_table import LEAST
 
 
 def condition(probes, keys, reached):
@@ -75,7 +76,8 @@ def quality(rows, probes, dtype):
 
 
 def cost(ratios):
-    return sum(min(3, abs(math.log(max(r, .05)))) * (3 if n == 0 else 1) for n, r in enumerate(ratios))
+    """Too little is worse than too much, and the base configuration counts for more."""
+    return sum(min(3, abs(math.log(max(r, .05)))) * (3 if r < LEAST else 1) * (3 if n == 0 else 1) for n, r in enumerate(ratios))
 
 
 def prune(rows, probes, dtype):
@@ -90,7 +92,7 @@ def prune(rows, probes, dtype):
 
 
 # Rows are held against HELD other configurations; those outside of LEAST to MOST are added to the probes, in ROUNDS at most.
-HELD, LEAST, MOST, ROUNDS = 5, .95, 1.1, 5
+HELD, MOST, ROUNDS = 8, 1.1, 5
 
 
 def in_32_bits(T, probes, owner):

@@ -1,17 +1,21 @@
 """Measured peaks of configurations beyond those of the rows: recorded for tests, or held against the tool's estimates.
 
     frames_check.py TOOL KIND[.TYPE]...           prints estimated over measured of each type, worst first in a line
-    frames_check.py --tell TABLE TOOL KIND...     the same; types whose own configurations need more are lower bounds
+    frames_check.py --tell TABLE TOOL KIND...     the same; types whose own configurations need more are marked as lower
+                                                  bounds in TABLE, until frames.py and frames_table.py replace their sections
     frames_check.py --record FILE KIND.TYPE...    adds to FILE: tests/model/activations.jsonl.xz
+    frames_check.py --random N --seed S TABLE TOOL [KIND[.TYPE]...]
+                                                  random values, by quarters to eightfold, of N random types of the table, or of
+                                                  each of these; and the percentiles of those that are not told
 
 KIND: a key of frames_run.MAPS. Each type runs in a process of its own."""
 import gc, json, lzma, os, random, signal, subprocess, sys, tempfile
 import torch
 
 import frames_table
-from frames_run import LAYERS, Type, alarm, first_run, has_groups, types
+from frames_run import LAYERS, MAPS, Type, alarm, auto, first_run, has_groups, types
 
-LEAST, MOST = .95, 1.15  # estimated over measured
+LEAST, MOST = frames_table.LEAST, 1.15  # estimated over measured
 PARTS = 'activation_bytes', 'attention_workspace_bytes', 'input_bytes'
 
 
@@ -29,15 +33,18 @@ def case(T, over, B, S, dtype, is_whole=False):
     return dict(name='%s.%s' % (T.kind, T.t), config=config, batch=B, tokens=S, peak=p.peak)
 
 
-def further(T, flat, rnd, count):
+NEAR, FAR = (2, 4, .5, 3), (.25, .5, 2, 3, 4, 8)  # other values over a type's own
+
+
+def further(T, flat, rnd, count, factors=NEAR, loads=((1, 700), (2, 1500), (3, 512), (4, 2048))):
     """Cases of `count` configurations with other values."""
     found = []
     for _ in range(12):
         o = dict(T.few)
         for k, v in flat.items():
             if type(v) is int and v > 3 and k not in 'BS' and not LAYERS.search(k) and rnd.random() < .4:
-                o[k] = rnd.choice([v * 2, v * 4, v // 2, v * 3])
-        B, S = rnd.choice([(1, 700), (2, 1500), (3, 512), (4, 2048)])
+                o[k] = int(v * rnd.choice(factors))
+        B, S = rnd.choice(loads)
         c = case(T, o, B, S, rnd.choice(['bfloat16', 'bfloat16', 'float32']))
         if c:
             found.append(c)
@@ -120,6 +127,36 @@ def check(tool, words, table=None):
         print('%s.%s: %s' % (kind, t, word), *shown, sep=', ', flush=True)
 
 
+def at_random(tool, kind, t, seed):
+    """[(estimated over measured, whether told, the case)] of one random configuration."""
+    T, rnd = Type(kind, t), random.Random('%s %s.%s' % (seed, kind, t))
+    first_run(T, False)
+    own = T.run(T.few, 1, 64).flat
+    cases = further(T, own, rnd, 1, FAR, ((1, 32), (1, 700), (2, 1500), (8, 200), (1, 4096)))
+    return [estimated(tool, c) + (c,) for c in cases]
+
+
+def check_random(count, seed, table, tool, words):
+    rnd, ratios, told, missed = random.Random(seed), [], 0, 0
+    heads = [h.split() for h in sorted(frames_table.sections_of(table))]
+    all_types = [(k, t) for _, t, k in heads if k in MAPS and t in getattr(auto, MAPS[k])]
+    chosen = list(types(words)) or [rnd.choice(all_types) for _ in range(count)]
+    for n, (kind, t) in enumerate(chosen):
+        rows = apart(lambda: at_random(tool, kind, t, '%s %d' % (seed, n)))
+        missed += not rows
+        for ratio, is_told, c in rows or ():
+            if is_told is True:
+                told += 1
+                continue
+            ratios.append(ratio)
+            if not LEAST <= ratio <= MOST:
+                print('%s.%s: %dx%d %.3f' % (kind, t, c['batch'], c['tokens'], ratio), is_told or '', json.dumps(c['config']),
+                      flush=True)
+    ratios.sort()
+    print(len(ratios), 'not told:', *('%.3f' % ratios[(len(ratios) - 1) * n // 100] for n in (0, 1, 5, 10, 50, 90, 95, 99, 100)),
+          '(least, p1, p5, p10, median, p90, p95, p99, most);', told, 'told,', missed, 'not measured')
+
+
 def apart(child):
     """What a function returns, run in a process of its own; None if it fails."""
     read, write = os.pipe()
@@ -146,6 +183,8 @@ def main(args):
     gc.freeze()  # the children need not look through what was imported
     if args[0] == '--record':
         record(args[1], args[2:])
+    elif args[0] == '--random':
+        check_random(int(args[1]), args[3], args[4], args[5], args[6:])
     elif args[0] == '--tell':
         check(args[2], args[3:], args[1])
     else:

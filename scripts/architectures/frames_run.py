@@ -25,7 +25,7 @@ IGNORE = re.compile(r'(token_id|_token_index|initializer|transformers_version|ma
                     r'min_length|num_return|diversity|bos|eos|pad_token|id2label|label2id|pretraining_tp|router_jitter|aux_loss|'
                     r'loss_|_id$|rope_theta|_range$|_std$|softcap|scaling$|rope_parameters|dtype|_factor_min|gradient_check|'
                     r'_init|init_|mask_time|mask_feature|_coef|_cost|_threshold|ctc_|mlm_|norm_topk|'
-                    r'max_position|n_positions|tie_word|architectures|model_type|scale_factor|_bias$|use_bias|_act$|_fn$|'
+                    r'tie_word|architectures|model_type|scale_factor|_bias$|use_bias|_act$|_fn$|'
                     r'activation)')
 LAYERS = re.compile(r'(^|\.)(num_hidden_layers|n_layers?|num_layers|encoder_layers|decoder_layers|num_decoder_layers|'
                     r'num_encoder_layers|num_block|num_blocks|depth)$')
@@ -474,6 +474,33 @@ def others(T, p0, good, rnd, count, loads):
     return found
 
 
+FAR = 16  # times a value
+
+
+def far_probes(T, p0, good, end):
+    """Runs with one value far beyond the others, or all others far below it: the places that grow with it are the peak there,
+    however small they are in the type's own configuration. Of one token, scores over the vocabulary are."""
+    found = []
+    sizes = [k for k in good if type(k) is str and type(p0.flat[k]) is int and p0.flat[k] > 3 and not LAYERS.search(k)]
+    tries = [[({}, BASE_B, 1)]]
+    for k in sizes:
+        heads = k.replace('num_key_value_heads', 'num_attention_heads')
+        tries.append([({q: p0.flat[q] * FAR for q in {k, heads} if q in p0.flat}, 1, BASE_S),
+                      ({q: max(1, p0.flat[q] // 4) for q in sizes if q not in (k, heads)}, 1, BASE_S)])
+    for first in tries:
+        for over, B, S in first:
+            if time.process_time() > end:
+                return found
+            try:
+                p = T.run({**p0.over, **over}, B, S)
+            except Exception:
+                continue
+            if has_groups(p.flat):
+                found.append(p)
+                break
+    return found
+
+
 def explore(T, seconds=20, combos=10):
     kind, start = T.kind, time.process_time()
     over, p0 = first_run(T)
@@ -529,8 +556,11 @@ def explore(T, seconds=20, combos=10):
             probes.append(p)
             owner.append({a, b})
             good.setdefault((a, b), [2])
+    far = far_probes(T, p0, good, start + seconds * 1.5)
+    probes += far
+    owner += [None] * len(far)
     rnd, done, tries = random.Random(1), 0, 0
-    while done < combos and tries < 3 * combos and time.process_time() - start < seconds * 1.5:
+    while done < combos and tries < 3 * combos and time.process_time() - start < seconds * 2:
         tries += 1
         o, share = dict(over), rnd.choice((.3, .6, 1))
         for k, g in good.items():

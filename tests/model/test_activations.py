@@ -163,18 +163,23 @@ def table():
     measured = {"type": "gpt2", "kind": "causal", "arch": "GPT2LMHeadModel", "absent": {}, "rows": [row], "rows32": [],
                 "info": {"quality": [1, 1, 1, 1, 1], "base": 1, "held": [1]}}
     with tempfile.TemporaryDirectory() as folder:
-        def joined():
+        def joined(path=path):
             program = os.path.join(ROOT, "scripts", "architectures", "frames_table.py")
             return subprocess.run([sys.executable, program, folder, path], capture_output=True, text=True, check=True).stdout
         same = joined()
         with open(os.path.join(folder, "causal.gpt2.json"), "w", encoding="utf-8") as file:
             json.dump(measured, file)
         new = joined()
-    head = "@GPT2LMHeadModel gpt2 causal\n"
+        head = "@GPT2LMHeadModel gpt2 causal\n"
+        told = os.path.join(folder, "told.txt")
+        with open(told, "w", encoding="utf-8") as file:
+            file.write(old.replace(head, head + "?\n>1\n"))
+        again = joined(told)
     heads = [sorted(line for line in text.splitlines() if line[:1] == "@") for text in (old, new)]
     check("a table keeps the sections that are not measured anew",
           [what for what, is_right in (("nothing measured: the table is another", same == old),
                                        ("a section's rows are not the measured ones", head + ">D*B*S\n@" in new),
+                                       ("a mark stays on a section measured anew", head + ">D*B*S\n@" in again),
                                        ("sections came or went", heads[0] == heads[1])) if not is_right])
 
 
