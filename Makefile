@@ -103,7 +103,8 @@ wheel: ## a wheel for pip, with the library and the tool, for glibc 2.31 and lat
 
 # PYTHON: an interpreter with torch and transformers. Some hours of one processor; types measured already are kept.
 ARCHITECTURES_DIR := $(OUT)/architectures
-TRAINED := causal.llama causal.mistral causal.qwen2 causal.qwen3 causal.mixtral causal.gpt2 masked.bert s2s.t5 image.vit image.resnet
+TRAINED := causal.llama causal.mistral causal.qwen2 causal.qwen3 causal.mixtral causal.gpt2 causal.gemma2 causal.phi3 causal.qwen3_moe \
+	masked.bert s2s.t5 image.vit image.resnet+layer_type=bottleneck image.resnet+layer_type=basic
 architectures_table = python3 scripts/architectures/table.py $(ARCHITECTURES_DIR) $(ARCHITECTURES_DIR)/bases \
 	> core/arch/architectures.txt.new && mv core/arch/architectures.txt.new core/arch/architectures.txt
 .PHONY: architectures
@@ -122,7 +123,10 @@ architectures: ## measure the tables of core/arch anew from transformers; by han
 	$(Q)python3 scripts/architectures/frames_table.py $(ARCHITECTURES_DIR)/frames core/arch/frames.txt > core/arch/frames.txt.new
 	$(Q)mv core/arch/frames.txt.new core/arch/frames.txt
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/training.py $(ARCHITECTURES_DIR)/training $(TRAINED)
-	$(Q)python3 scripts/architectures/training_table.py core/arch/training.txt $(ARCHITECTURES_DIR)/training > core/arch/training.txt.new
+	$(Q)mkdir -p $(ARCHITECTURES_DIR)/training_values
+	$(Q)$(or $(PYTHON),python3) scripts/architectures/training_values.py $(ARCHITECTURES_DIR)/training_values $(TRAINED)
+	$(Q)python3 scripts/architectures/training_table.py core/arch/training.txt $(ARCHITECTURES_DIR)/training \
+		$(ARCHITECTURES_DIR)/training_values > core/arch/training.txt.new
 	$(Q)mv core/arch/training.txt.new core/arch/training.txt
 
 .PHONY: clean

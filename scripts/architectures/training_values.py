@@ -6,9 +6,9 @@ windows of attention, switches. Each is changed alone, on shapes; those that cha
 A condition is [EXPRESSION, MARK]: not 0 where the rows hold; elsewhere they are a lower bound, or with the mark "~"
 approximate, as a changed value needs less or is not known to need more."""
 
+import json
 import re
 import sys
-import json
 
 import torch
 

@@ -111,6 +111,17 @@ PUBLISHED = [
      decoder(2048, 6144, 48, 32, 4, 151936, head_dim=128, num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768)),
 ]
 SHORT_TYPES = "gpt2", "bert", "roberta", "bart"  # of few positions
+# Classes without rows, or with few, whose estimates are lower bounds: with four layers of their own sizes.
+BOUNDS = {"gemma": "GemmaForCausalLM", "phi": "PhiForCausalLM", "opt": "OPTForCausalLM", "gpt_neox": "GPTNeoXForCausalLM",
+          "roberta": "RobertaForMaskedLM", "distilbert": "DistilBertForMaskedLM", "deberta-v2": "DebertaV2ForMaskedLM",
+          "bloom": "BloomForCausalLM", "falcon": "FalconForCausalLM", "starcoder2": "Starcoder2ForCausalLM",
+          "olmo2": "Olmo2ForCausalLM", "granite": "GraniteForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM",
+          "qwen2_moe": "Qwen2MoeForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM", "bart": "BartForConditionalGeneration",
+          "gemma3_text": "Gemma3ForCausalLM"}
+SMALL = {**dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_layers"), 4),
+         **dict.fromkeys(("n_routed_experts", "num_experts"), 16)}
+BOUND_CASES = [(4, 384, "sgd", "p", "a", False, 0), (4, 384, "sgd", "m", "a", True, 0), (4, 384, "sgd", "w", "e", False, 0),
+               (4, 384, "sgd", "p", "a", False, 8)]
 LOADS = [(1, 2048), (4, 512), (8, 1024), (2, 4096), (1, 8192), (16, 512)]
 SHORT = [(8, 512), (32, 128), (4, 512), (16, 256)]  # for models of few positions
 IMAGES = [(16, 0), (64, 0), (128, 0)]
@@ -246,6 +257,11 @@ def published(words):
         if not words or any(word in name for word in words):
             short = "short" if kind in SHORT_TYPES else "image" if kind in ("vit", "resnet") else None
             yield name, kind, class_name, values, variants(number, short)
+    for kind, class_name in BOUNDS.items():
+        name = kind + ", 4 layers"
+        if not words or any(word in name for word in words):
+            own = transformers.AutoConfig.for_model(kind).to_dict()
+            yield name, kind, class_name, {k: v for k, v in SMALL.items() if k in own and own[k]}, BOUND_CASES
 
 
 def record(models):
