@@ -27,6 +27,8 @@ import os
 import re
 import sys
 
+# Tied in a new model; in one that is loaded, with a head of its own where its files have one (Flan-T5).
+UNTIED = {("s2s", "t5"), ("s2s", "mt5"), ("s2s", "umt5")}
 BY_HAND = {"falcon"}  # in architectures_more.txt
 ORDER = ["causal", "vlm", "multimodal", "s2s", "speech", "base", "masked", "image", "sequence"]
 HEADS = {"masked", "image", "sequence"}  # found by their classes alone: a type without a class is its base
@@ -166,6 +168,8 @@ def section(data, bases):
             continue
         if not HARMLESS.search(key) and (has_kinds or not KINDS.match(key)):
             lines += guard_lines(key, value)
+    if (data["kind"], data["type"]) in UNTIED:
+        lines.append("!tie_word_embeddings 1")
     lines += [l for l in rows_of(data) if l not in dropped]
     return lines
 

@@ -84,8 +84,9 @@ def published_by_transformers(folder):
     tap.equal(set(told) - NOT_EXACT, set(), "told though exact before")
 
 
-# By values of their tensors that were not measured: kinds of positions and norms, objects of sizes of their own.
-NOT_EXACT = {"granite-4-tiny", "deberta-v3-large", "siglip-so400m", "Qwen2.5-VL-7B"}
+# By values of their tensors that were not measured: kinds of positions and norms, objects of sizes of their own, a head that is
+# untied where the files have one.
+NOT_EXACT = {"flan-t5-xl", "granite-4-tiny", "deberta-v3-large", "siglip-so400m", "Qwen2.5-VL-7B"}
 
 
 def never_silent(folder):
