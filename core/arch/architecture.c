@@ -264,7 +264,7 @@ bool gc_architecture_find_base(const struct gc_architecture_scope *outer, const 
 /* Older configurations have the language model's values outside its object. */
 static const char text_object[] = "text_config.";
 
-static uint32_t count_members(const struct gc_model *model, const char *start)
+uint32_t gc_architecture_count_members(const struct gc_model *model, const char *start)
 {
     const size_t length = strlen(start);
     uint32_t count = 0;
@@ -275,7 +275,7 @@ static uint32_t count_members(const struct gc_model *model, const char *start)
 
 bool gc_architecture_has_object(const struct gc_model *model, const char *start)
 {
-    return count_members(model, start) > 0;
+    return gc_architecture_count_members(model, start) > 0;
 }
 
 uint32_t gc_architecture_count_labels(const struct gc_architecture_scope *scope, const char *key,
@@ -283,7 +283,7 @@ uint32_t gc_architecture_count_labels(const struct gc_architecture_scope *scope,
 {
     static const char labels[] = "num_labels";
     return scope->prefix[0] == '\0' && is_text(key, length, labels, sizeof(labels) - 1)
-               ? count_members(scope->model, "id2label.")
+               ? gc_architecture_count_members(scope->model, "id2label.")
                : 0;
 }
 

@@ -100,7 +100,8 @@ uint32_t gc_architecture_count_labels(const struct gc_architecture_scope *scope,
 bool gc_architecture_is_given(const struct gc_architecture_scope *scope, const char *key,
                               size_t length);
 
-/* Whether keys begin with "KEY.". */
+/* How many keys begin with `start`; whether there are any. */
+uint32_t gc_architecture_count_members(const struct gc_model *model, const char *start);
 bool gc_architecture_has_object(const struct gc_model *model, const char *start);
 
 /* The type of an object by the configuration; NULL: the usual, where it is not told or is that of

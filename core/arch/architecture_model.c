@@ -77,7 +77,19 @@ static enum gc_dtype dtype_of_bits(const struct gc_model *model, enum gc_dtype o
     const struct gc_meta_value *bits = gc_model_find_meta(model, "quantization_config.bits");
     const struct gc_meta_value *is_8 =
         gc_model_find_meta(model, "quantization_config.load_in_8bit");
+    static const char group[] = "quantization_config.config_groups.group_";
+    const struct gc_meta_value *kind =
+        gc_model_find_meta(model, "quantization_config.config_groups.group_0.weights.type");
     uint64_t number = 0;
+    /* compressed-tensors: one group for all matrices */
+    if (bits == NULL &&
+        gc_architecture_count_members(model, group) ==
+            gc_architecture_count_members(model, "quantization_config.config_groups.group_0."))
+        bits =
+            gc_model_find_meta(model, "quantization_config.config_groups.group_0.weights.num_bits");
+    if (kind != NULL && kind->kind == GC_META_TEXT && strcmp(kind->text, "float") == 0 &&
+        bits != NULL && gc_meta_uint(bits, &number) && number == 8)
+        return GC_DTYPE_F8_E4M3;
     if (is_8 != NULL && is_8->kind == GC_META_BOOL && is_8->unsigned_value != 0)
         return GC_DTYPE_I8;
     if (bits != NULL && gc_meta_uint(bits, &number) && otherwise == GC_DTYPE_I4)

@@ -162,6 +162,11 @@ def quantised(folder):
     matrices = 6738415616 - outside // 2
     tap.equal((fp8["weight_bytes"], is_told(fp8)), (outside + matrices, True), fp8["warnings"])
     tap.equal((int4["weight_bytes"], is_told(int4)), (outside + matrices // 2, True), int4["warnings"])
+    for bits, kind, size in ((8, "float", 1), (8, "int", 1), (4, "int", 0.5)):
+        group = {"num_bits": bits, "type": kind}
+        method = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": group}}}
+        got = estimate(put(folder, "config.json", {**LLAMA, "quantization_config": method}))
+        tap.equal((got["weight_bytes"], is_told(got)), (outside + size * matrices, True), f"{group}: {got['warnings']}")
     plain = estimate(put(folder, "config.json", LLAMA))
     for got in (fp8, int4):  # how weights are stored changes neither
         tap.equal([got[part] for part in ("kv_cache_bytes", "activation_bytes")],
