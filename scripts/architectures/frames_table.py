@@ -77,8 +77,11 @@ def sure(rows, runs):
     return good or [r for r in rows if is_sane(r["expr"]) and runs == 1]
 
 
-def is_bound(data):
-    """By the configurations that the rows were held against; without any, by sizes that came out as numbers."""
+def is_bound(data, dropped):
+    """By the configurations that the rows were held against; without any, by sizes that came out as numbers. A row that was
+    dropped is missing if its place was the peak of more than one run in ten."""
+    if any(row.get("peaks", 0) > row["runs"] / 10 for row in dropped):
+        return True
     held = data["info"].get("held")
     if held:
         return min(held + data["info"].get("held32", [])) < LEAST
@@ -97,10 +100,14 @@ def rows_of(data):
     first = {key.partition(".")[0] for key in data["absent"] if "." in key}
     if len(first) == 1 and data.get("nested", {}).get(min(first)) and all("." in key for key in data["absent"]):
         lines.append(f"&{min(first)} {data['nested'][min(first)]}")
-    data["rows"], data["rows32"] = sure(data["rows"], 1), sure(data["rows32"], 8)
+    narrow, wide = sure(data["rows"], 1), sure(data["rows32"], 8)
+    dropped = [row for row in data["rows"] if row not in narrow]
+    data["rows"] = narrow
+    if len(wide) < len(data["rows32"]):
+        data["rows32"] = []  # those of 16 bits, which have the same places, are not less
     unconditional(data["rows"])
     unconditional(data["rows32"])
-    if is_bound(data):
+    if is_bound(data, dropped):
         lines.append("?")
     narrow = sorted({(row["early"], row["expr"]) for row in data["rows"]})
     wide = sorted({(row["early"], row["expr"]) for row in data["rows32"]})

@@ -3,7 +3,8 @@
 a lower bound that is none above it, or as approximate, never silently wrong; with the configuration as its class writes it,
 and without the words for each layer, as older files are; and by the configuration alone, whole and with the values alone that
 differ from the class's own. Weights by the configuration alone are not above those recorded.
-docs/architectures.md and core/arch/arch_measured.def have the result by type; they have to be as this program writes them.
+docs/architectures.md and core/arch/arch_measured.def have the result by type, and the former has which types' activations were
+measured; they have to be as this program writes them.
 
 usage: test_caches.py [--write]
 """
@@ -20,6 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 TOOL = os.path.join(os.environ.get("BUILD_DIR", os.path.join(ROOT, "build")), "gpucache")
 DEF = os.path.join(ROOT, "core", "arch", "arch_measured.def")
+FRAMES = os.path.join(ROOT, "core", "arch", "frames.txt")
 DOC = os.path.join(ROOT, "docs", "architectures.md")
 # Without words for their layers they look like others, or do not run: all of their files have them.
 WORDS_NEEDED = ("granitemoehybrid", "lfm2_moe", "minimax")
@@ -170,7 +172,22 @@ def definition(types):
     return text
 
 
+def activations():
+    """(types with measured places, those of which a section is marked as less than was measured)."""
+    measured, marked, names, is_head = set(), set(), [], False
+    with open(FRAMES, encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("@"):
+                names = names + [line.split()[1]] if is_head else [line.split()[1]]
+                measured.add(names[-1])
+            elif line.startswith("?"):
+                marked.update(names)
+            is_head = line.startswith("@")
+    return measured, marked
+
+
 def document(rows, types, unknown):
+    measured, marked = activations()
     cached = {name for row in rows for name in types_of(row["config"]) if any(row["cache"].values())} | set(published())
     groups = (
         ("Exact, with a cache", "The estimate is the measured cache, in all configurations that were measured.",
@@ -181,12 +198,18 @@ def document(rows, types, unknown):
          [name for name, exact in types.items() if not exact]),
         ("Unknown", "Not measured: they need inputs other than tokens, or do not run without data. Their layers are read by the "
          "same rules; the output says that they were not measured, and where their tensors do not show keys and values the "
-         "cache is approximate.", [name for name in unknown if name not in types]))
+         "cache is approximate.", [name for name in unknown if name not in types]),
+        ("Activations approximate", "Some configurations need more than the measured places of the code: activations are told as "
+         "approximate.", marked),
+        ("Activations not measured", "They need inputs other than tokens, or do not run without data: a general formula's, told as "
+         "approximate, unless the configuration's class is one of another type.",
+         [name for name in {*types, *unknown} if name not in measured]))
     text = ("# Architectures\n\nThe model types of transformers by their caches: keys, values and states, measured with "
             "`tests/model/caches.py` on torch's meta\ndevice and held against the estimate; a few are held against published "
             "formulas (`tests/model/architectures.json`).\n`tests/model/test_caches.py --write` makes this page; the test fails "
             "where it is not true.\nWeights are the bytes of the files, exact for every type. "
-            "Activations: see [estimate.md](estimate.md).\n")
+            "Activations are measured for all types but those of the last two lists: see "
+            "[estimate.md](estimate.md).\n")
     for title, meaning, names in groups:
         text += f"\n## {title}: {len(names)}\n\n{meaning}\n\n{words(names, 118, '', '')}\n"
     return text
