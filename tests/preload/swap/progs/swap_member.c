@@ -8,10 +8,10 @@
  * of each chunk are written, so that a run is not limited by this machine's own memory.
  *
  * NAME: seed, block (most bytes of a block), kernel_us, touch (percent of the blocks that a request
- * touches), chunk (bytes), churn (percent of requests that free a block and allocate another),
- * whole (0, 1), refused (1: out of memory is counted, not an error), patience_s (for a context),
- * module (0: no kernel is loaded and launched, only kernel_us are spent), weights (percent of the
- * blocks that are declared unchanging and no more written).
+ * touches), chunk (bytes of whole words, two or more), churn (percent of requests that free a block
+ * and allocate another), whole (0, 1), refused (1: out of memory is counted, not an error),
+ * patience_s (for a context), module (0: no kernel is loaded and launched, only kernel_us are
+ * spent), weights (percent of the blocks that are declared unchanging and no more written).
  *
  * tenants=N: so many threads, each a tenant that holds BYTES, do all that at once; with
  * "requests N TENANT" that one alone does, from 1.
@@ -38,6 +38,7 @@
 #define BLOCKS_MAX 4096
 #define SMALL_BLOCKS 4 /* of less than a chunk */
 #define COPY_CHUNKS_MAX 16
+#define CHUNK_BYTES_MIN (2 * sizeof(uint64_t)) /* its first and its last word */
 #define STATUS_WRONG 3
 #define TENANTS_MAX 8
 
@@ -211,8 +212,7 @@ static void check_block(struct block *block)
 /* False: refused, and that is no error. */
 static bool allocate(struct block *block, size_t bytes)
 {
-    block->chunk_bytes =
-        bytes < options.chunk ? (bytes + 2 * sizeof(uint64_t)) / 8 * 8 : options.chunk;
+    block->chunk_bytes = bytes < options.chunk ? (bytes + CHUNK_BYTES_MIN) / 8 * 8 : options.chunk;
     block->chunks = bytes < options.chunk ? 1 : bytes / options.chunk;
     const CUresult result = cuMemAlloc(&block->address, block->chunks * block->chunk_bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && options.refused) {
@@ -568,7 +568,8 @@ int main(int argc, char **argv)
     options.bytes = strtoull(argv[1], NULL, 0);
     for (int i = 2; i < argc; i++)
         read_option(argv[i]);
-    if (options.bytes == 0 || options.block == 0 || options.chunk % 8 != 0 || options.chunk == 0)
+    if (options.bytes == 0 || options.block == 0 || options.chunk % sizeof(uint64_t) != 0 ||
+        options.chunk < CHUNK_BYTES_MIN)
         return 2;
     random_state = mix(options.seed);
     if (options.weights != 0)
