@@ -9,7 +9,8 @@
 #define ALIGNMENT 16
 #define CHUNK_BYTES_MIN GC_KIB(64)
 #define CHUNK_BYTES_MAX GC_MIB(2)
-#define LARGE_DIVISOR 8 /* a request above this fraction (1/n) of a chunk is large */
+#define GROWTH_DIVISOR 4 /* a chunk is this fraction (1/n) of all earlier ones, within bounds */
+#define LARGE_DIVISOR 8  /* a request above this fraction (1/n) of a chunk is large */
 
 /* The head of a chunk, inside the chunk; `used` and `bytes` include it. */
 struct gc_region_chunk {
@@ -36,27 +37,24 @@ void gc_region_fini(struct gc_region *region)
 }
 
 /* Populating pages at once is much cheaper than a fault for each; the end of a large chunk may
- * never be used. Kernels before 5.14 lack the call. */
+ * never be used. Headers and kernels before 5.14 lack the call. */
 static void populate(void *memory, uint64_t bytes)
 {
-#ifdef MADV_POPULATE_WRITE
     const int saved_errno = errno;
     if (bytes >= CHUNK_BYTES_MAX)
         madvise(memory, bytes, MADV_HUGEPAGE);
+#ifdef MADV_POPULATE_WRITE
     madvise(memory, gc_min_u64(bytes, CHUNK_BYTES_MAX), MADV_POPULATE_WRITE);
-    errno = saved_errno;
-#else
-    (void)memory;
-    (void)bytes;
 #endif
+    errno = saved_errno;
 }
 
-/* Adds a chunk for at least `bytes`, as large as all earlier ones together, within bounds. A large
- * request gets a chunk of its own, behind the first one if that has more room: no end is lost. */
+/* Adds a chunk for at least `bytes`, a fraction of all earlier ones, within bounds. A large request
+ * gets a chunk of its own, behind the first one if that has more room: no end is lost. */
 static struct gc_region_chunk *add_chunk(struct gc_region *region, uint64_t bytes)
 {
     const uint64_t held = gc_host_mem_bytes(&region->host);
-    uint64_t want = gc_min_u64(gc_max_u64(held, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX);
+    uint64_t want = gc_min_u64(gc_max_u64(held / GROWTH_DIVISOR, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX);
     if (!gc_add_u64(bytes, HEAD_BYTES, &bytes))
         return NULL;
     const bool is_large = bytes > want / LARGE_DIVISOR;
