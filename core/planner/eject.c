@@ -257,14 +257,14 @@ static bool reach_capacity(struct gc_place_eject *eject)
     return eject->out_count == 0;
 }
 
-void gc_eject_run(struct gc_place_eject *eject, uint64_t nodes, uint64_t enough)
+void gc_eject_run(struct gc_place_eject *eject, uint64_t nodes)
 {
     const struct gc_place_component *component = eject->component;
     struct gc_place_run *run = eject->run;
     const uint64_t end = run->nodes + nodes;
     while (run->nodes < end && !run->stopped) {
         const uint64_t target = gc_max_u64(run->target, component->bound);
-        if (component->peak <= target || component->peak < enough)
+        if (component->peak <= target || component->peak < run->second)
             return;
         eject->capacity = component->peak - 1 - (component->peak - 1 - target) / eject->part;
         if (reach_capacity(eject)) {

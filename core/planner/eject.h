@@ -15,7 +15,7 @@ struct gc_place_eject;
 
 /* For the selected component of `greedy`, whose sorter it borrows; NULL: no memory. */
 struct gc_place_eject *gc_eject_create(struct gc_place_greedy *greedy);
-/* Lowers the component's peak, for about `nodes` steps or until it is below `enough`. */
-void gc_eject_run(struct gc_place_eject *eject, uint64_t nodes, uint64_t enough);
+/* Lowers the component's peak, for about `nodes` steps or until another has a higher one. */
+void gc_eject_run(struct gc_place_eject *eject, uint64_t nodes);
 
 #endif

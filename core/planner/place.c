@@ -256,22 +256,13 @@ enum gc_status gc_place_prepare(struct gc_region *region,
 
 #define WATCH_NODES 1024
 
-/* The highest peak of the components. */
-static uint64_t run_peak(const struct gc_place_run *run)
-{
-    uint64_t peak = 0;
-    for (uint32_t p = 0; p < run->components.count; p++)
-        peak = gc_max_u64(peak, run->components.components[p].peak);
-    return peak;
-}
-
 bool gc_place_run_poll(struct gc_place_run *run)
 {
     const struct gc_placement_options *options = run->options;
     run->watch_at = run->nodes + WATCH_NODES;
     if (options->watch != NULL && !run->is_late)
-        run->is_late =
-            !options->watch(options->watch_argument, run->bound, run_peak(run), run->nodes);
+        run->is_late = !options->watch(options->watch_argument, run->bound,
+                                       gc_max_u64(run->component->peak, run->second), run->nodes);
     run->stopped = run->stopped || run->is_late;
     return !run->is_late;
 }

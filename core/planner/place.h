@@ -74,6 +74,8 @@ struct gc_place_run {
     struct gc_place_components components;
     uint64_t bound;  /* the highest of the components: no placement has a lower peak */
     uint64_t target; /* a peak that is good enough: the bound, or the capacity */
+    const struct gc_place_component *component; /* the one in work, of the highest peak */
+    uint64_t second;                            /* the highest peak of the others */
     uint64_t nodes;
     uint64_t watch_at; /* nodes */
     bool stopped;

@@ -136,10 +136,9 @@ static enum gc_status improve_placement(struct gc_place_greedy *greedy)
 }
 
 /* Another round for the component: ejections, for as many steps as all before, exact searches, and
- * another order or local search where it is large or has none. `second`: the highest peak of the
- * other components. *goes_on: there is more to try. */
+ * another order or local search where it is large or has none. *goes_on: there is more to try. */
 static enum gc_status search_round(struct gc_place_greedy *greedy, struct gc_place_memo *memo,
-                                   struct search *search, uint64_t second, bool *goes_on)
+                                   struct search *search, bool *goes_on)
 {
     const struct gc_place_component *component = greedy->component;
     if (!search->is_made) {
@@ -148,7 +147,7 @@ static enum gc_status search_round(struct gc_place_greedy *greedy, struct gc_pla
     }
     search->is_made = true;
     if (search->eject != NULL)
-        gc_eject_run(search->eject, greedy->run->nodes, second);
+        gc_eject_run(search->eject, greedy->run->nodes);
     *goes_on = search->exact != NULL && gc_exact_round(search->exact);
     if (search->exact != NULL && component->count < EXACT_FIRST)
         return GC_OK;
@@ -173,15 +172,23 @@ static enum gc_status search_components(struct gc_place_greedy *greedy, struct w
     while (status == GC_OK && goes_on && !run->stopped && peak_at(worst, 0) > run->target) {
         struct gc_place_component *component = worst->heap[0];
         struct search *search = &searches[component - run->components.components];
+        run->component = component;
+        run->second = gc_max_u64(peak_at(worst, 1), peak_at(worst, 2));
         gc_greedy_select(greedy, component);
-        status = search->orders == 0
-                     ? first_round(greedy, search)
-                     : search_round(greedy, &memo, search,
-                                    gc_max_u64(peak_at(worst, 1), peak_at(worst, 2)), &goes_on);
+        status = search->orders == 0 ? first_round(greedy, search)
+                                     : search_round(greedy, &memo, search, &goes_on);
         raise_bound(run, component);
         sink(worst, 0);
     }
     return status;
+}
+
+static bool is_good_enough(const struct gc_place_run *run)
+{
+    for (uint32_t p = 0; p < run->components.count; p++)
+        if (run->components.components[p].peak > run->target)
+            return false;
+    return true;
 }
 
 static enum gc_status solve_components(struct gc_place_run *run)
@@ -189,13 +196,12 @@ static enum gc_status solve_components(struct gc_place_run *run)
     struct gc_place_greedy greedy = {.run = run};
     struct worst worst;
     enum gc_status status = gc_fit_components(run);
-    if (status == GC_OK)
-        status = gc_greedy_init(&greedy, run);
-    if (status != GC_OK || run->components.count == 0)
+    if (status != GC_OK || is_good_enough(run))
         return status;
     struct search *searches =
         gc_region_alloc(run->region, run->components.count * sizeof(*searches));
-    if (searches == NULL || !worst_init(&worst, run))
+    status = gc_greedy_init(&greedy, run);
+    if (searches == NULL || status != GC_OK || !worst_init(&worst, run))
         return GC_NO_HOST_MEMORY;
     return search_components(&greedy, &worst, searches);
 }
