@@ -5,7 +5,11 @@
 #include <string.h>
 
 #define PAIRS_MAX (UINT64_C(1) << 20)
+#define MANY 10000            /* buffers: the memory follows their number from here on */
+#define BYTES_FEW GC_MIB(128) /* of all searches where there are fewer */
+#define BYTES_EACH 16         /* for each of many */
 #define MEMO_BYTES_MAX GC_MIB(32)
+#define MEMO_PART 4                        /* the part (1/n) of the memory that it takes at most */
 #define MEMO_BYTES_PER_PAIR UINT64_C(1024) /* bytes for each pair of items */
 #define SLICE_NODES 256
 #define HALVINGS 7 /* of the distance between target and peak, before a longer slice */
@@ -48,12 +52,12 @@ struct gc_place_exact {
 
 /* The rank of each of the model's items in an order of the component's items. */
 static uint32_t *rank(struct gc_place_exact *exact, struct gc_place_greedy *greedy,
-                      enum gc_order_build by)
+                      struct gc_region *memory, enum gc_order_build by)
 {
     const uint32_t count = exact->component->count;
-    uint32_t *ranks = gc_region_alloc(exact->run->region, count * sizeof(*ranks));
-    uint32_t *of_component = gc_region_alloc(exact->run->region, count * sizeof(*of_component));
-    if (ranks == NULL || of_component == NULL)
+    uint32_t *of_component = exact->by_priority; /* scratch */
+    uint32_t *ranks = gc_region_alloc(memory, count * sizeof(*ranks));
+    if (ranks == NULL)
         return NULL;
     gc_order_ties(exact->component, &greedy->sorter, by, greedy->order);
     for (uint32_t i = 0; i < count; i++)
@@ -77,43 +81,48 @@ static bool has_few_pairs(const struct gc_place_component *component, uint64_t *
     return pairs <= PAIRS_MAX;
 }
 
-struct gc_place_exact *gc_exact_create(struct gc_place_greedy *greedy, struct gc_place_memo *memo)
+uint64_t gc_exact_bytes(uint32_t buffers)
 {
-    struct gc_place_run *run = greedy->run;
-    if (!has_few_pairs(greedy->component, greedy->sorter.keys))
+    return buffers < MANY ? BYTES_FEW : (uint64_t)buffers * BYTES_EACH;
+}
+
+struct gc_place_exact *gc_exact_create(struct gc_place_greedy *greedy, struct gc_region *memory,
+                                       struct gc_place_memo *memo)
+{
+    const struct gc_place_component *component = greedy->component;
+    if (!has_few_pairs(component, greedy->sorter.keys))
         return NULL;
-    struct gc_place_exact *exact = gc_region_alloc(run->region, sizeof(*exact));
+    struct gc_place_exact *exact = gc_region_alloc(memory, sizeof(*exact));
     if (exact == NULL)
         return NULL;
-    const uint64_t count = greedy->component->count;
+    const uint64_t count = component->count;
+    const uint64_t bytes = count * sizeof(uint32_t);
     if (memo->count == 0)
-        gc_model_memo_init(memo, run->region,
-                           gc_min_u64(MEMO_BYTES_MAX, MEMO_BYTES_PER_PAIR * count * count));
-    exact->run = run;
+        gc_model_memo_init(memo, memory,
+                           gc_min_u64(gc_min_u64(MEMO_BYTES_MAX, memory->bytes_max / MEMO_PART),
+                                      MEMO_BYTES_PER_PAIR * count * count));
+    exact->run = greedy->run;
     exact->component = greedy->component;
+    exact->sorter = &greedy->sorter;
     exact->slice = SLICE_NODES;
     exact->falling_slice = SLICE_NODES;
-    if (gc_model_of_component(&exact->model, run->region, exact->component, PAIRS_MAX,
-                              run->options->seed) != GC_OK)
+    exact->ranks[PRIORITY] = gc_region_alloc(memory, bytes);
+    exact->by_priority = gc_region_alloc(memory, bytes);
+    exact->priority = gc_region_alloc(memory, bytes);
+    if (exact->ranks[PRIORITY] == NULL || exact->by_priority == NULL || exact->priority == NULL ||
+        gc_model_of_component(&exact->model, memory, component, PAIRS_MAX,
+                              exact->run->options->seed) != GC_OK)
         return NULL;
     for (unsigned by = 0; by < GC_PLACE_ORDER_COUNT; by++) {
-        exact->ranks[by] = rank(exact, greedy, (enum gc_order_build)by);
+        exact->ranks[by] = rank(exact, greedy, memory, (enum gc_order_build)by);
         if (exact->ranks[by] == NULL)
             return NULL;
     }
-    const uint64_t bytes = exact->component->count * sizeof(uint32_t);
-    exact->sorter = &greedy->sorter;
-    exact->ranks[PRIORITY] = gc_region_alloc(run->region, bytes);
-    exact->by_priority = gc_region_alloc(run->region, bytes);
-    exact->priority = gc_region_alloc(run->region, bytes);
-    if (exact->ranks[PRIORITY] == NULL || exact->by_priority == NULL || exact->priority == NULL)
-        return NULL;
-    exact->falling =
-        gc_search_create(run->region, &exact->model, memo, exact->sorter, exact->priority);
+    exact->falling = gc_search_create(memory, &exact->model, memo, exact->sorter, exact->priority);
     for (unsigned i = 0; i < KIND_COUNT && exact->falling != NULL; i++)
         exact->searches[i] =
-            gc_search_create(run->region, &exact->model, memo, exact->sorter, exact->priority);
-    return exact->falling != NULL ? exact : NULL;
+            gc_search_create(memory, &exact->model, memo, exact->sorter, exact->priority);
+    return exact->searches[0] != NULL ? exact : NULL;
 }
 
 static uint64_t target_of(const struct gc_place_exact *exact)

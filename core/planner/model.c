@@ -119,7 +119,8 @@ enum gc_status gc_model_of_component(struct gc_place_model *model, struct gc_reg
     if (status != GC_OK)
         return status;
     for (uint32_t i = 0; i < model->count; i++)
-        model->marks[i] = gc_mix_u64(gc_mix_u64(seed + 1) ^ (i + UINT64_C(0x9e3779b97f4a7c15)));
+        model->marks[i] = gc_mix_u64(gc_mix_u64(seed + 1) ^ (component->buffers[model->sources[i]] +
+                                                             UINT64_C(0x9e3779b97f4a7c15)));
     return GC_OK;
 }
 

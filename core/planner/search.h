@@ -49,7 +49,8 @@ struct gc_place_model {
     uint32_t *neighbours;      /* the items that overlap each item in time */
     uint32_t *section_begin;   /* section_count + 1 of them */
     uint32_t *section_items;   /* the items alive in each section */
-    uint64_t *marks;           /* random words, for the memo's keys (Zobrist hashing) */
+    uint64_t *marks;           /* random words, for the memo's keys (Zobrist hashing); of buffers,
+                                  for components share the memo */
 };
 
 /* GC_TOO_MANY: the component has more than `pair_max` pairs of neighbours. */

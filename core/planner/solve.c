@@ -61,7 +61,8 @@ struct search {
     struct gc_place_exact *exact; /* NULL: the component is too large for exact search */
     struct gc_place_eject *eject; /* NULL: it is small */
     unsigned orders;              /* of first fit, tried; 0: nothing was done yet */
-    bool is_made;
+    bool has_exact;               /* it was created, or refused */
+    bool has_eject;
 };
 
 /* Every order once, then local search from the best orders. A large component gets the first order
@@ -135,17 +136,44 @@ static enum gc_status improve_placement(struct gc_place_greedy *greedy)
     return gc_improve(greedy, IMPROVE_ROUNDS);
 }
 
+/* All components in search. */
+struct searches {
+    struct search *of;             /* components */
+    struct gc_region exact_memory; /* of exact searches alone */
+    struct gc_place_memo memo;     /* there too */
+};
+
+/* Where memory is short, those of the other components end. */
+static struct gc_place_exact *create_exact(struct gc_place_greedy *greedy,
+                                           struct searches *searches)
+{
+    struct gc_region *memory = &searches->exact_memory;
+    struct gc_place_exact *exact = gc_exact_create(greedy, memory, &searches->memo);
+    if (!memory->full)
+        return exact;
+    const uint64_t bytes_max = memory->bytes_max;
+    gc_region_fini(memory);
+    gc_region_init(memory, bytes_max);
+    searches->memo = (struct gc_place_memo){0};
+    for (uint32_t p = 0; p < greedy->run->components.count; p++) {
+        searches->of[p].has_exact = searches->of[p].exact == NULL && searches->of[p].has_exact;
+        searches->of[p].exact = NULL;
+    }
+    return gc_exact_create(greedy, memory, &searches->memo);
+}
+
 /* Another round for the component: ejections, for as many steps as all before, exact searches, and
  * another order or local search where it is large or has none. *goes_on: there is more to try. */
-static enum gc_status search_round(struct gc_place_greedy *greedy, struct gc_place_memo *memo,
+static enum gc_status search_round(struct gc_place_greedy *greedy, struct searches *searches,
                                    struct search *search, bool *goes_on)
 {
     const struct gc_place_component *component = greedy->component;
-    if (!search->is_made) {
-        search->eject = component->count < EXACT_FIRST ? NULL : gc_eject_create(greedy);
-        search->exact = gc_exact_create(greedy, memo);
-    }
-    search->is_made = true;
+    if (!search->has_eject && component->count >= EXACT_FIRST)
+        search->eject = gc_eject_create(greedy);
+    search->has_eject = true;
+    if (!search->has_exact)
+        search->exact = create_exact(greedy, searches);
+    search->has_exact = true;
     if (search->eject != NULL)
         gc_eject_run(search->eject, greedy->run->nodes);
     *goes_on = search->exact != NULL && gc_exact_round(search->exact);
@@ -163,20 +191,19 @@ static enum gc_status search_round(struct gc_place_greedy *greedy, struct gc_pla
 
 /* Rounds for the component with the highest peak, until every peak is good enough. */
 static enum gc_status search_components(struct gc_place_greedy *greedy, struct worst *worst,
-                                        struct search *searches)
+                                        struct searches *searches)
 {
     struct gc_place_run *run = greedy->run;
-    struct gc_place_memo memo = {0};
     enum gc_status status = GC_OK;
     bool goes_on = true;
     while (status == GC_OK && goes_on && !run->stopped && peak_at(worst, 0) > run->target) {
         struct gc_place_component *component = worst->heap[0];
-        struct search *search = &searches[component - run->components.components];
+        struct search *search = &searches->of[component - run->components.components];
         run->component = component;
         run->second = gc_max_u64(peak_at(worst, 1), peak_at(worst, 2));
         gc_greedy_select(greedy, component);
         status = search->orders == 0 ? first_round(greedy, search)
-                                     : search_round(greedy, &memo, search, &goes_on);
+                                     : search_round(greedy, searches, search, &goes_on);
         raise_bound(run, component);
         sink(worst, 0);
     }
@@ -198,12 +225,19 @@ static enum gc_status solve_components(struct gc_place_run *run)
     enum gc_status status = gc_fit_components(run);
     if (status != GC_OK || is_good_enough(run))
         return status;
-    struct search *searches =
-        gc_region_alloc(run->region, run->components.count * sizeof(*searches));
+    struct searches searches = {
+        .of = gc_region_alloc(run->region, run->components.count * sizeof(struct search))};
     status = gc_greedy_init(&greedy, run);
-    if (searches == NULL || status != GC_OK || !worst_init(&worst, run))
+    if (searches.of == NULL || status != GC_OK || !worst_init(&worst, run))
         return GC_NO_HOST_MEMORY;
-    return search_components(&greedy, &worst, searches);
+    /* Both grow at once: each may have half of the memory. */
+    const uint64_t left =
+        gc_sub_or_zero_u64(run->region->bytes_max, gc_region_bytes(run->region)) / 2;
+    gc_region_init(&searches.exact_memory, gc_min_u64(left, gc_exact_bytes(run->problem->count)));
+    run->region->bytes_max -= searches.exact_memory.bytes_max;
+    status = search_components(&greedy, &worst, &searches);
+    gc_region_fini(&searches.exact_memory);
+    return status;
 }
 
 static enum gc_status write_offsets(const struct gc_place_run *run, struct gc_region *region,

@@ -2,6 +2,7 @@
  * nor the validator's. */
 #include "core/base/bits.h"
 #include "core/plan/placement.h"
+#include "core/planner/search.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/scratch.h"
 
@@ -502,6 +503,26 @@ static void a_late_pass_is_cut_short(void **state)
     }
 }
 
+/* All searches share a memo: a failed state of one component must never be another's. */
+static void components_have_states_of_their_own(void **state)
+{
+    (void)state;
+    struct gc_place_components components;
+    struct gc_place_model models[2];
+    add(0, 2, 1);
+    add(1, 3, 1);
+    add(10, 12, 1);
+    add(11, 13, 1);
+    assert_int_equal(gc_place_prepare(&region, &problem, &components), GC_OK);
+    assert_int_equal(components.count, 2);
+    for (uint32_t p = 0; p < 2; p++)
+        assert_int_equal(
+            gc_model_of_component(&models[p], &region, &components.components[p], 10, 1), GC_OK);
+    for (uint32_t i = 0; i < models[0].count; i++)
+        for (uint32_t j = 0; j < models[1].count; j++)
+            assert_int_not_equal(models[0].marks[i], models[1].marks[j]);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -521,6 +542,7 @@ int main(void)
         TEST(the_same_again),
         TEST(no_plan_is_behind_best_fit),
         TEST(a_late_pass_is_cut_short),
+        TEST(components_have_states_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
