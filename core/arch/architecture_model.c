@@ -457,6 +457,7 @@ struct mark {
     uint32_t length; /* of its name */
     bool is_named;   /* a row has a tensor of this name */
     bool fits;       /* one of these rows has its size, and its layer */
+    bool is_renamed; /* the tensor of a row that no tensor has the name of */
 };
 
 struct comparison {
@@ -466,7 +467,9 @@ struct comparison {
     uint64_t layers;
     uint64_t predicting; /* layers behind them that predict further tokens: stored, not run */
     uint64_t elements;   /* of all rows */
-    uint64_t missing;    /* of the rows without a number that no tensor has the name of */
+    bool is_naming;      /* the first pass over the rows; the second one finds renamed tensors */
+    bool is_packed;      /* integers stand for floats */
+    bool lacks;          /* a row outside of layers has no tensor, nor one of another name */
 };
 
 /* The first number between dots. */
@@ -522,15 +525,50 @@ static bool fits(const struct comparison *comparison, const struct gc_architectu
             number < comparison->layers + comparison->predicting);
 }
 
-static enum gc_status compare_row(struct gc_architecture_visitor *visitor,
-                                  const struct gc_architecture_row *row)
+/* Marks the tensors of the row's name; false: there are none. */
+static bool mark_named(struct comparison *comparison, const struct gc_architecture_row *row,
+                       uint64_t elements)
 {
-    struct comparison *comparison = (struct comparison *)visitor;
     const struct gc_model *model = comparison->model;
     const char *last = memrchr(row->name, '}', row->name_length);
     const char *end = last != NULL ? last + 1 : row->name; /* quick to compare */
     const size_t end_length = (size_t)(row->name + row->name_length - end);
-    bool is_there = last != NULL;
+    bool is_there = false;
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        const struct gc_model_tensor *tensor = &model->tensors[i];
+        struct mark *mark = &comparison->marks[i];
+        if (mark->length < end_length || tensor->alias_of != GC_MODEL_NONE ||
+            memcmp(tensor->name + mark->length - end_length, end, end_length) != 0 ||
+            !is_named(row, tensor->name))
+            continue;
+        is_there = mark->is_named = true;
+        if (!is_parameter(tensor))
+            comparison->is_packed = true;
+        mark->fits = mark->fits || fits(comparison, row, elements, tensor);
+    }
+    return is_there;
+}
+
+/* Finds the tensor of a row that no tensor has the name of: one of its size, without a row. */
+static bool mark_renamed(struct comparison *comparison, uint64_t elements, bool is_numbered)
+{
+    const struct gc_model *model = comparison->model;
+    uint64_t number;
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        const struct gc_model_tensor *tensor = &model->tensors[i];
+        struct mark *mark = &comparison->marks[i];
+        if (tensor->elements != elements || mark->is_named || mark->is_renamed ||
+            !is_parameter(tensor) || find_number(tensor->name, &number) != is_numbered)
+            continue;
+        return mark->is_renamed = true;
+    }
+    return false;
+}
+
+static enum gc_status compare_row(struct gc_architecture_visitor *visitor,
+                                  const struct gc_architecture_row *row)
+{
+    struct comparison *comparison = (struct comparison *)visitor;
     uint64_t elements = 1;
     uint64_t all;
     if (row->dtype != GC_DTYPE_NONE && gc_dtype_get_info(row->dtype)->kind != GC_DTYPE_CLASS_FLOAT)
@@ -539,20 +577,16 @@ static enum gc_status compare_row(struct gc_architecture_visitor *visitor,
         if (!gc_mul_u64(elements, row->dims[i], &elements))
             return GC_OVERFLOW;
     }
-    for (uint32_t i = 0; i < model->tensor_count; i++) {
-        const struct gc_model_tensor *tensor = &model->tensors[i];
-        struct mark *mark = &comparison->marks[i];
-        if (mark->length < end_length ||
-            memcmp(tensor->name + mark->length - end_length, end, end_length) != 0 ||
-            !is_parameter(tensor) || !is_named(row, tensor->name))
-            continue;
-        is_there = mark->is_named = true;
-        mark->fits = mark->fits || fits(comparison, row, elements, tensor);
-    }
-    if (!gc_mul_u64(elements, row->is_uneven ? 1 : row->count, &all) ||
-        !gc_add_u64(comparison->elements, all, &comparison->elements))
-        return GC_OVERFLOW;
-    comparison->missing += is_there ? 0 : all; /* at most the sum of all */
+    const bool is_of_layers = memchr(row->name, '}', row->name_length) != NULL;
+    const bool is_there = mark_named(comparison, row, elements) || is_of_layers;
+    if (comparison->is_naming)
+        return gc_mul_u64(elements, row->is_uneven ? 1 : row->count, &all) &&
+                       gc_add_u64(comparison->elements, all, &comparison->elements)
+                   ? GC_OK
+                   : GC_OVERFLOW;
+    if (!is_there && !mark_renamed(comparison, elements, false) &&
+        !mark_renamed(comparison, elements, true))
+        comparison->lacks = true;
     return GC_OK;
 }
 
@@ -567,22 +601,33 @@ static uint64_t number_of(const struct gc_model *model, const char *key)
     return value != NULL && gc_meta_uint(value, &number) ? number : 0;
 }
 
+static uint64_t predicting_layers(const struct gc_model *model)
+{
+    const uint64_t number = number_of(model, "num_nextn_predict_layers");
+    return number > 0 ? number : number_of(model, "num_mtp_layers");
+}
+
+/* Of layers that predict further tokens ("multi-token prediction"). */
 static bool is_predicting(const struct comparison *comparison, const char *name)
 {
     const uint64_t layers = comparison->layers;
     uint64_t number;
-    return strncmp(name, "mtp.", 4) == 0 || (find_number(name, &number) && number >= layers &&
-                                             number < layers + comparison->predicting);
+    return strncmp(name, "mtp", 3) == 0 || strstr(name, ".mtp") != NULL ||
+           (find_number(name, &number) && number >= layers &&
+            number < layers + comparison->predicting);
 }
 
 /* A tensor that no row has the name of, and that is no parameter of the class: outside of layers,
  * which programs leave, or a constant that older versions kept. */
 static bool is_left(const struct gc_model_tensor *tensor)
 {
+    const size_t length = strlen(tensor->name);
     uint64_t number;
     return !find_number(tensor->name, &number) || tensor->dim_count == 0 ||
            (tensor->dim_count == 4 && tensor->dims[0] == 1 && tensor->dims[1] == 1) ||
-           gc_text_has_ending(tensor->name, strlen(tensor->name), "inv_freq");
+           gc_text_has_ending(tensor->name, length, "inv_freq") ||
+           gc_text_has_ending(tensor->name, length, /* of T5, once for its cross attention */
+                              "EncDecAttention.relative_attention_bias.weight");
 }
 
 static bool is_packed(const struct gc_model *model)
@@ -626,7 +671,7 @@ static enum gc_architecture_files compare_sums(const struct comparison *comparis
         if (!is_predicting(comparison, tensor->name) &&
             (comparison->marks[i].is_named || !is_left(tensor)))
             continue;
-        left += tensor->elements;
+        left += comparison->marks[i].is_renamed ? 0 : tensor->elements;
         passed += find_number(tensor->name, &number) ? tensor->elements : 0;
     }
     const uint64_t described = comparison->elements;
@@ -634,13 +679,13 @@ static enum gc_architecture_files compare_sums(const struct comparison *comparis
     const bool is_exact = known == GC_ARCHITECTURE_EXACT;
     if (known == GC_ARCHITECTURE_ABOUT)
         return GC_ARCHITECTURE_FILES_UNKNOWN;
-    if (is_packed(model) ? other == NULL || !is_exact : !is_exact && !is_less)
+    if (comparison->is_packed ? other == NULL || !is_exact : !is_exact && !is_less)
         return GC_ARCHITECTURE_FILES_UNKNOWN;
-    if (!is_packed(model)) {
+    if (!comparison->is_packed) {
         if (stored == described && is_exact)
             return GC_ARCHITECTURE_FILES_SAME;
         note_sums(stored, described, notes);
-        if (is_exact && !is_less && stored + comparison->missing - left == described)
+        if (is_exact && !is_less && !comparison->lacks && stored - left == described)
             return GC_ARCHITECTURE_FILES_SAME;
     }
     if (other != NULL)
@@ -657,7 +702,9 @@ enum gc_architecture_files gc_architecture_compare(const struct gc_model *model,
     struct comparison comparison = {.visitor = {compare_row},
                                     .model = model,
                                     .layers = number_of(model, "num_hidden_layers"),
-                                    .predicting = number_of(model, "num_nextn_predict_layers")};
+                                    .predicting = predicting_layers(model),
+                                    .is_naming = true,
+                                    .is_packed = is_packed(model)};
     enum gc_architecture_known known = GC_ARCHITECTURE_EXACT;
     const enum gc_architecture_match match = model->format == GC_MODEL_SAFETENSORS
                                                  ? gc_architecture_find(model, &scope)
@@ -674,8 +721,10 @@ enum gc_architecture_files gc_architecture_compare(const struct gc_model *model,
         return GC_ARCHITECTURE_FILES_UNKNOWN;
     for (uint32_t i = 0; i < model->tensor_count; i++)
         comparison.marks[i].length = (uint32_t)strlen(model->tensors[i].name);
-    const enum gc_status status =
-        gc_architecture_visit(&scope, &comparison.visitor, &ignored, &known);
+    enum gc_status status = gc_architecture_visit(&scope, &comparison.visitor, &ignored, &known);
+    comparison.is_naming = false;
+    if (status == GC_OK)
+        status = gc_architecture_visit(&scope, &comparison.visitor, &ignored, &known);
     if (match == GC_ARCHITECTURE_TYPE && known == GC_ARCHITECTURE_EXACT)
         known = GC_ARCHITECTURE_AT_LEAST;
     const enum gc_architecture_files files =

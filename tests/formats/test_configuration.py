@@ -273,7 +273,7 @@ CONTRADICTIONS = [
 ]
 
 
-def tensors_of(config, dtype="BF16"):
+def tensors_of(config, dtype="BF16", more=None, renamed=lambda name: name):
     hidden, wide, vocab = (config[key] for key in ("hidden_size", "intermediate_size", "vocab_size"))
     shapes = {"model.embed_tokens": [vocab, hidden], "model.norm": [hidden], "lm_head": [vocab, hidden]}
     for i in range(config["num_hidden_layers"]):
@@ -281,10 +281,11 @@ def tensors_of(config, dtype="BF16"):
         shapes.update({f"model.layers.{i}.mlp.{name}_proj": [wide, hidden] for name in ("gate", "up")})
         shapes[f"model.layers.{i}.mlp.down_proj"] = [hidden, wide]
         shapes.update({f"model.layers.{i}.{name}_layernorm": [hidden] for name in ("input", "post_attention")})
+    of_all = {**{name + ".weight": (dtype, shape) for name, shape in shapes.items()}, **(more or {})}
     tensors, at = {}, 0
-    for name, shape in shapes.items():
-        size = math.prod(shape) * (4 if dtype == "F32" else 2)
-        tensors[name + ".weight"] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+    for name, (kind, shape) in of_all.items():
+        size = math.prod(shape) * (4 if kind in ("F32", "U32") else 2)
+        tensors[renamed(name)] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + size]}
         at += size
     return header(tensors) + b"\0" * at, at
 
@@ -312,6 +313,33 @@ def contradictions(folder):
                               ({"hidden_size": 128}, True), ({"vocab_size": 999}, True)):
         put(folder, "model.safetensors", whole)
         put(folder, "config.json", {**packed, **changes})
+        tap.equal(is_told(estimate(folder)), is_other, f"packed, {changes}")
+
+
+def left_by_programs(folder):
+    """Tensors that the class does not have: left by programs, or of another type."""
+    for name, shape, is_other in (
+            ("model.layers.0.self_attn.rotary_emb.inv_freq", [8], False), ("pooler.dense.weight", [64, 64], False),
+            ("model.layers.0.attn.bias", [1, 1, 32, 32], False), ("model.mtp_block.0.mlp.up_proj.weight", [128, 64], False),
+            ("model.layers.0.1.EncDecAttention.relative_attention_bias.weight", [32, 4], False),
+            ("model.layers.0.self_attn.q_proj.bias", [64], True), ("model.layers.4.mlp.up_proj.weight", [128, 64], True)):
+        put(folder, "model.safetensors", tensors_of(SMALL, more={name: ("BF16", shape)})[0])
+        put(folder, "config.json", SMALL)
+        tap.equal(is_told(estimate(folder)), is_other, name)
+    # other names outside of layers: each row has a tensor of its size, or the files are another configuration's
+    extra = {"score.weight": ("BF16", [2, 64])}
+    put(folder, "model.safetensors", tensors_of(SMALL, more=extra, renamed="language_model.{}".format)[0])
+    for changes, is_other in (({}, False), ({"vocab_size": 990}, True), ({"vocab_size": 500}, True)):
+        put(folder, "config.json", {**SMALL, **changes})
+        tap.equal(is_told(estimate(folder)), is_other, changes)
+    # matrices packed in integers without a method that is named, as MLX writes them
+    packed = {}
+    for i in range(SMALL["num_hidden_layers"]):
+        stem = f"model.layers.{i}.mlp.up_proj"
+        packed.update({stem + ".weight": ("U32", [128, 8]), **{stem + word: ("BF16", [128, 1]) for word in (".scales", ".biases")}})
+    put(folder, "model.safetensors", tensors_of(SMALL, more=packed)[0])
+    for changes, is_other in (({}, False), ({"vocab_size": 990}, True), ({"num_hidden_layers": 3}, True)):
+        put(folder, "config.json", {**SMALL, "quantization": {"group_size": 64, "bits": 4}, **changes})
         tap.equal(is_told(estimate(folder)), is_other, f"packed, {changes}")
 
 
@@ -372,4 +400,5 @@ TARGET = 0.9
 
 if __name__ == "__main__":
     sys.exit(tap.run([published, published_by_transformers, never_silent, parts_and_other_names, quantised, index_alone,
-                      header_alone, files_against_configuration, contradictions, widths_by_class, shared_configurations]))
+                      header_alone, files_against_configuration, contradictions, left_by_programs, widths_by_class,
+                      shared_configurations]))
