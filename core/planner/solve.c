@@ -218,16 +218,13 @@ static bool is_good_enough(const struct gc_place_run *run)
     return true;
 }
 
-static enum gc_status solve_components(struct gc_place_run *run)
+static enum gc_status improve_components(struct gc_place_run *run)
 {
     struct gc_place_greedy greedy = {.run = run};
     struct worst worst;
-    enum gc_status status = gc_fit_components(run);
-    if (status != GC_OK || is_good_enough(run))
-        return status;
     struct searches searches = {
         .of = gc_region_alloc(run->region, run->components.count * sizeof(struct search))};
-    status = gc_greedy_init(&greedy, run);
+    enum gc_status status = gc_greedy_init(&greedy, run);
     if (searches.of == NULL || status != GC_OK || !worst_init(&worst, run))
         return GC_NO_HOST_MEMORY;
     /* Both grow at once: each may have half of the memory. */
@@ -240,13 +237,20 @@ static enum gc_status solve_components(struct gc_place_run *run)
     return status;
 }
 
-static enum gc_status write_offsets(const struct gc_place_run *run, struct gc_region *region,
-                                    const struct gc_placement_problem *problem,
-                                    struct gc_placement *placement)
+/* Best fit's placement, which searches lower: the end of the memory ends them, no more. */
+static enum gc_status solve_components(struct gc_place_run *run)
 {
-    placement->offsets = gc_region_alloc(region, problem->count * sizeof(uint64_t));
-    if (placement->offsets == NULL)
-        return GC_NO_HOST_MEMORY;
+    enum gc_status status = gc_fit_components(run);
+    if (status != GC_OK || is_good_enough(run))
+        return status;
+    status = improve_components(run);
+    return status == GC_NO_HOST_MEMORY ? GC_OK : status;
+}
+
+static void write_offsets(const struct gc_place_run *run,
+                          const struct gc_placement_problem *problem,
+                          struct gc_placement *placement)
+{
     for (uint32_t i = 0; i < problem->count; i++)
         placement->offsets[i] =
             problem->buffers[i].fixed != GC_PLACEMENT_FREE ? problem->buffers[i].fixed : 0;
@@ -255,7 +259,6 @@ static enum gc_status write_offsets(const struct gc_place_run *run, struct gc_re
         for (uint32_t i = 0; i < component->count; i++)
             placement->offsets[component->buffers[i]] = component->offsets[i];
     }
-    return GC_OK;
 }
 
 static enum gc_status solve(struct gc_place_run *run, const struct gc_placement_problem *problem)
@@ -286,11 +289,17 @@ enum gc_status gc_solve_placement(struct gc_region *region,
     struct gc_place_run run = {
         .region = &scratch, .problem = problem, .options = options != NULL ? options : &defaults};
     struct gc_placement_fault fault;
-    *placement = (struct gc_placement){0};
+    /* Before the searches, which may take all memory. */
+    *placement = (struct gc_placement){
+        .offsets = gc_region_alloc(region, problem->count * sizeof(uint64_t))};
+    if (placement->offsets == NULL)
+        return GC_NO_HOST_MEMORY;
     gc_region_init(&scratch, gc_sub_or_zero_u64(region->bytes_max, gc_region_bytes(region)));
     enum gc_status status = solve(&run, problem);
     if (status == GC_OK)
-        status = write_offsets(&run, region, problem, placement);
+        write_offsets(&run, problem, placement);
+    else
+        placement->offsets = NULL;
     gc_region_fini(&scratch);
     if (status == GC_OK)
         status =

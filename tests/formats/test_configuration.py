@@ -336,7 +336,8 @@ def left_by_programs(folder):
     packed = {}
     for i in range(SMALL["num_hidden_layers"]):
         stem = f"model.layers.{i}.mlp.up_proj"
-        packed.update({stem + ".weight": ("U32", [128, 8]), **{stem + word: ("BF16", [128, 1]) for word in (".scales", ".biases")}})
+        packed[stem + ".weight"] = "U32", [128, 8]
+        packed.update({stem + word: ("BF16", [128, 1]) for word in (".scales", ".biases")})
     put(folder, "model.safetensors", tensors_of(SMALL, more=packed)[0])
     for changes, is_other in (({}, False), ({"vocab_size": 990}, True), ({"num_hidden_layers": 3}, True)):
         put(folder, "config.json", {**SMALL, "quantization": {"group_size": 64, "bits": 4}, **changes})

@@ -201,24 +201,32 @@ static void sizes_beyond_64_bits_are_refused(void **state)
     assert_int_not_equal(gc_solve_placement(&region, &problem, NULL, &placement), GC_OK);
 }
 
+/* Where the memory is enough for best fit, more of it never fails, wherever a search ends by it. */
 static void memory_is_limited(void **state)
 {
     (void)state;
+    const struct gc_placement_options options = {.node_max = 20000};
+    uint64_t enough = 0;
+    uint64_t peak = 0;
     struct scratch_random random = {7};
     for (uint32_t i = 0; i < 500; i++) {
         const uint64_t lower = scratch_next(&random) % 1000;
         add(lower, lower + 1 + scratch_next(&random) % 50, scratch_next(&random) % 100);
     }
-    for (uint64_t limit = 0;; limit += 4096) {
+    for (uint64_t limit = 0; enough == 0 || limit < enough + GC_MIB(1); limit += GC_KIB(16)) {
         struct gc_region small;
         gc_region_init(&small, limit);
-        const enum gc_status status = gc_solve_placement(&small, &problem, NULL, &placement);
+        const enum gc_status status = gc_solve_placement(&small, &problem, &options, &placement);
         gc_region_fini(&small);
-        if (status == GC_OK)
-            break;
-        assert_int_equal(status, GC_NO_HOST_MEMORY);
+        assert_int_equal(status, enough > 0 || status == GC_OK ? GC_OK : GC_NO_HOST_MEMORY);
         assert_true(limit < GC_MIB(64));
+        if (status != GC_OK)
+            continue;
+        peak = enough == 0 ? placement.peak_bytes : peak;
+        enough = enough == 0 ? limit : enough;
+        assert_true(placement.peak_bytes <= peak);
     }
+    assert_true(placement.peak_bytes < peak);
 }
 
 /* ---- at random ---- */
