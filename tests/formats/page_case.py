@@ -12,7 +12,7 @@ import browser
 import native_trace
 import tap
 
-TOOL = os.path.join(tap.BUILD, "gpucache")
+TOOL = tap.TOOL
 CLIENT = os.path.join(tap.BUILD, "tests", "formats", "traced_client")
 SIM = os.path.join(tap.BUILD, "simcuda")
 SHOTS = os.environ.get("PAGE_SHOTS")

@@ -1,13 +1,13 @@
-"""TAP for the tests of the formats, and how they ask the library about a model."""
+"""TAP for the tests of the formats, of estimates and of plans; the library asked about a model."""
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import traceback
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("BUILD_DIR", os.path.join(ROOT, "build"))
+TOOL = os.path.join(BUILD, "gpucache")
 DUMP = os.path.join(BUILD, "tests", "formats", "model_dump")
 SHARED_MODELS = os.path.join(ROOT, "..", "shared", "data", "models")
 
@@ -49,19 +49,29 @@ def refused(path, *words):
     raise AssertionError(f"taken: {model}")
 
 
-def run(tests):
-    """Runs each test(folder) with a folder of its own and prints TAP; the exit status of the script."""
+def check(name, problems, skipped=None):
+    """One test, which passes if there are no problems; `skipped` says why it did not run."""
     global _count, _failed
-    for test in tests:
-        _count += 1
-        try:
-            with tempfile.TemporaryDirectory(prefix="gpucache-test.") as folder:
-                why = test(folder)
-            print(f"ok {_count} - {test.__name__}" + (f" # SKIP {why}" if why else ""))
-        except Exception:  # pylint: disable=broad-except
-            _failed += 1
-            print(f"not ok {_count} - {test.__name__}")
-            print("".join("# " + line + "\n" for line in traceback.format_exc().splitlines()), end="")
-        sys.stdout.flush()
+    _count += 1
+    _failed += bool(problems)
+    print(f"{'not ok' if problems else 'ok'} {_count} - {name}" + (f" # SKIP {skipped}" if skipped else ""))
+    print("".join(f"# {line}\n" for problem in problems for line in str(problem).splitlines()), end="", flush=True)
+
+
+def finish():
+    """Prints the plan; the exit status of the script."""
     print(f"1..{_count}")
     return 1 if _failed or not _count else 0
+
+
+def run(tests):
+    """Runs each test(folder), which may return why it is skipped, with a folder of its own; the exit status of the script."""
+    for test in tests:
+        problems, skipped = [], None
+        try:
+            with tempfile.TemporaryDirectory(prefix="gpucache-test.") as folder:
+                skipped = test(folder)
+        except Exception:  # pylint: disable=broad-except
+            problems = traceback.format_exc().splitlines()
+        check(test.__name__, problems, skipped)
+    return finish()

@@ -9,7 +9,7 @@ import sys
 
 import tap
 
-TOOL = os.path.join(tap.BUILD, "gpucache")
+TOOL = tap.TOOL
 ESTIMATES = os.path.join(tap.ROOT, "..", "shared", "data", "estimates")
 
 LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008,

@@ -11,25 +11,14 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-TOOL = os.path.join(os.environ.get("BUILD_DIR", os.path.join(ROOT, "build")), "gpucache")
+sys.path.append(os.path.join(HERE, "..", "formats"))
+from tap import ROOT, TOOL, check, finish  # noqa: E402
+
 ORACLE = os.path.join(ROOT, "..", "shared", "data", "estimates")
 LEAST, MOST = 0.95, 1.15  # estimated over measured, at the tenth and the ninetieth percentile
 TOLD = 0.25  # of the recorded configurations, at most
 OVER = 1.05  # more than this share is no lower bound
 SILENT = 0.85  # less than this share has to be told as a lower bound
-count = 0
-failed = 0
-
-
-def check(name, problems):
-    """One TAP line; the test passes if there are no problems."""
-    global count, failed
-    count += 1
-    failed += bool(problems)
-    print(f"{'not ok' if problems else 'ok'} {count} - {name}")
-    for problem in problems[:20]:
-        print(f"# {problem}")
 
 
 def estimate(config, batch, tokens, *options):
@@ -88,9 +77,7 @@ def published():
         with lzma.open(os.path.join(ORACLE, "configs.json.xz")) as file:
             configs = json.loads(file.read())
     except OSError as error:
-        global count
-        count += 1
-        print(f"ok {count} - the published configurations # SKIP {error}")
+        check("the published configurations", [], error)
         return
     cases = [(name, configs[name], *map(int, load.split(",")), measured)
              for name, case in oracle.items() for load, measured in (case["activations"] or {}).items()]
@@ -189,5 +176,4 @@ if __name__ == "__main__":
     others()
     wide_attention()
     published()
-    print(f"1..{count}")
-    sys.exit(failed > 0)
+    sys.exit(finish())

@@ -9,25 +9,12 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import formulas  # noqa: E402
+import formulas
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("BUILD_DIR", os.path.join(ROOT, "build"))
-TOOL = os.path.join(BUILD, "gpucache")
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "formats"))
+from tap import BUILD, TOOL, check, finish  # noqa: E402
+
 MIB = 1 << 20
-count = 0
-failed = 0
-
-
-def check(name, problems):
-    """One TAP line; the test passes if there are no problems."""
-    global count, failed
-    count += 1
-    failed += bool(problems)
-    print(f"{'not ok' if problems else 'ok'} {count} - {name}")
-    for problem in problems[:10]:
-        print(f"# {problem}")
 
 
 def estimate(path, *options):
@@ -306,5 +293,4 @@ with tempfile.TemporaryDirectory(prefix="gpucache-test.") as scratch:
     check_configurations(scratch)
     check_gguf(scratch)
     check_large(scratch)
-print(f"1..{count}")
-sys.exit(1 if failed else 0)
+sys.exit(finish())

@@ -11,19 +11,10 @@ import tempfile
 
 import llama_cpp
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TOOL = os.path.join(os.environ.get("BUILD_DIR", os.path.join(HERE, "..", "..", "build")), "gpucache")
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "formats"))
+from tap import TOOL, check, finish  # noqa: E402
+
 GIB, MIB = 1 << 30, 1 << 20
-count = failed = 0
-
-
-def check(name, problems):
-    global count, failed
-    count += 1
-    failed += bool(problems)
-    print(f"{'not ' if problems else ''}ok {count} - {name}")
-    for problem in problems:
-        print(f"# {problem}")
 
 
 def equal(name, got, want):
@@ -394,8 +385,7 @@ def main():
         check_halved(others[list(ALONE).index("bert")])
         check_random_offers([llama, mixtral, gemma, gpt_oss, gguf, moe, *others], SEED, ROUNDS)
         check_table(llama, gguf)
-    print(f"1..{count}")
-    return failed > 0
+    return finish()
 
 
 sys.exit(main())

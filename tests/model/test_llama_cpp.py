@@ -14,19 +14,11 @@ import tempfile
 
 import llama_cpp
 
-MIB = 1 << 20
 HERE = os.path.dirname(os.path.abspath(__file__))
-TOOL = os.path.join(os.environ.get("BUILD_DIR", os.path.join(HERE, "..", "..", "build")), "gpucache")
-count = failed = 0
+sys.path.append(os.path.join(HERE, "..", "formats"))
+from tap import TOOL, check, finish  # noqa: E402
 
-
-def check(name, problems):
-    global count, failed
-    count += 1
-    failed += bool(problems)
-    print(f"{'not ' if problems else ''}ok {count} - {name}")
-    for problem in problems:
-        print(f"# {problem}")
+MIB = 1 << 20
 
 
 def estimate(path, *options):
@@ -130,8 +122,7 @@ def main():
         check_published(folder)
         check_layers(folder)
         check_caches(folder)
-    print(f"1..{count}")
-    return failed > 0
+    return finish()
 
 
 sys.exit(main())

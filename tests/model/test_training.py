@@ -16,29 +16,16 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.join(ROOT, "scripts", "architectures"))
+sys.path += [os.path.join(HERE, "..", "formats"), os.path.join(HERE, "..", "..", "scripts", "architectures")]
 import training_table  # noqa: E402
+from tap import ROOT, TOOL, check, finish  # noqa: E402
 
-TOOL = os.path.join(os.environ.get("BUILD_DIR", os.path.join(ROOT, "build")), "gpucache")
 RECORDED = os.environ.get("TRAINING_JSON", os.path.join(HERE, "training.json"))
 MOST_OFF = 0.10
 OPTIMISERS = {"adamw": "adamw-foreach", "adamw_fused": "adamw", "sgd": "sgd", "sgd_momentum": "sgd-momentum",
               "adafactor_transformers": "adafactor"}
 PRECISIONS = {"p": ["--dtype", "bf16"], "w": ["--dtype", "f32"], "m": ["--dtype", "bf16", "--mixed-precision"]}
 PASSES = {"saved_activation_bytes", "loss_bytes", "temporary_bytes"}
-count = 0
-failed = 0
-
-
-def check(name, problems):
-    """One TAP line; the test passes if there are no problems."""
-    global count, failed
-    count += 1
-    failed += bool(problems)
-    print(f"{'not ok' if problems else 'ok'} {count} - {name}")
-    for problem in problems[:20]:
-        print(f"# {problem}")
 
 
 def run(config, *options):
@@ -285,5 +272,4 @@ if __name__ == "__main__":
     others()
     outside()
     offers()
-    print(f"1..{count}")
-    sys.exit(1 if failed else 0)
+    sys.exit(finish())
