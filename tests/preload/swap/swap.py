@@ -14,7 +14,7 @@ import threading
 import time
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from live import BUILD, CONTEXT, MIB, PATIENCE, TOOL
+from live import BUILD, CONTEXT, MIB, PATIENCE, TOOL, equal, finish, ok
 
 PROGS = os.path.join(BUILD, "tests/preload")
 # Each way, a second, of the simulated device.
@@ -23,6 +23,9 @@ LINK_BYTES = {"KB": 10**3, "MB": 10**6, "GB": 10**9}[LINK[-2:].upper()] * float(
 SPARE = 256 * MIB  # the device has more than the group may hold, so that too much would be seen, not refused
 ROUNDING = 16 * MIB  # of a member: pages that its small blocks and the ends of large ones share
 GROUP = "turns"
+KERNEL_US = 20000
+SPARSE = "chunk=2097152"  # little of it is written: this machine's own memory is slower than the link that is simulated
+IDLE_S = 0.1  # until a member is seen to be without work
 REFUSED = re.compile(r"gpucache: device \d+: [0-9.]+ \w+ refused: ")  # the library's line about a request
 
 
@@ -115,6 +118,13 @@ class World:
         self.observer.wait(PATIENCE)
         self.forget()
         return problems
+
+    def finish(self, name):
+        """Ends it; what must hold of every world."""
+        seen = self.look()
+        equal(f"{name}: never above the limit, by the device's own account", seen["above"], 0)
+        ok(f"{name}: that was looked at", seen["samples"] > 50, seen)
+        equal(f"{name}: all is given back, nobody complains", self.end(), [])
 
     def forget(self):
         """Removes what is left of it."""
@@ -217,3 +227,18 @@ class Member:
 def span_us(rows):
     """From the beginning of the first request to the end of the last one."""
     return rows[-1][0] + rows[-1][1] - rows[0][0]
+
+
+def member_options(seed, *more):
+    """A share of the blocks is touched by each request, so that it is the kernel that takes the time."""
+    return (f"seed={seed}", f"kernel_us={KERNEL_US}", "touch=25", SPARSE, *more)
+
+
+def run_checks(checks, names):
+    """The checks of those names, without names all; the exit status of the script."""
+    for name in names or checks:
+        try:
+            checks[name]()
+        except Late as problem:
+            ok(f"{name}: nobody waits for ever, and all get their memory", False, str(problem))
+    return finish()
