@@ -117,6 +117,21 @@ static bool is_retyped(const struct gc_training_sums *parameters, uint64_t bytes
            (bytes / parameters->elements == 2 || bytes / parameters->elements == 4);
 }
 
+#define FREQUENCIES_BYTES_MAX GC_KIB(2) /* of one tensor; a head of keys in all layers has more */
+
+/* Whether the index's bytes are not the configuration's, with rotary frequencies at most, which
+ * programs compute. */
+static bool contradicts(const struct gc_model *model, const struct gc_architecture *architecture)
+{
+    const uint64_t described = architecture->model.totals.weight_bytes;
+    const uint64_t bytes = model->indexed_bytes;
+    if (architecture->bytes == GC_ARCHITECTURE_AT_LEAST)
+        return described > bytes;
+    return architecture->bytes == GC_ARCHITECTURE_EXACT &&
+           (described > bytes ||
+            bytes - described > model->indexed_frequencies * FREQUENCIES_BYTES_MAX);
+}
+
 /* Holds an index without its files against the configuration's tensors. */
 static void hold_against_index(struct gc_estimator *estimator, const struct gc_model *model,
                                const struct gc_architecture *architecture)
@@ -140,15 +155,13 @@ static void hold_against_index(struct gc_estimator *estimator, const struct gc_m
                      NULL);
     if (!is_taken)
         return; /* the number of elements is not stated */
-    if (architecture != NULL && (architecture->bytes == GC_ARCHITECTURE_EXACT ||
-                                 (architecture->bytes == GC_ARCHITECTURE_AT_LEAST &&
-                                  architecture->model.totals.weight_bytes > bytes)))
+    const bool is_other_type = architecture != NULL && is_retyped(&estimator->parameters, bytes);
+    if (architecture != NULL && !is_other_type && contradicts(model, architecture))
         estimator->files = GC_ARCHITECTURE_FILES_OTHER;
     estimator->has_no_weights = false;
-    estimator->weights_known = GC_ARCHITECTURE_EXACT;
+    estimator->weights_known = is_other_type ? GC_ARCHITECTURE_ABOUT : GC_ARCHITECTURE_EXACT;
     take_indexed(&estimator->weights, bytes);
-    estimator->is_indexed_apart =
-        architecture != NULL && !is_retyped(&estimator->parameters, bytes);
+    estimator->is_indexed_apart = architecture != NULL && !is_other_type;
     if (estimator->is_indexed_apart)
         gc_training_sums_scale(&estimator->parameters,
                                gc_sub_or_zero_u64(bytes, estimator->buffer_bytes));

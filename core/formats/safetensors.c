@@ -501,9 +501,20 @@ static bool is_alone(const struct index *index, const struct gc_folder *folder)
            (index->shard_count > 0 && gc_source_folder_has(folder, "config.json"));
 }
 
+static uint32_t count_frequencies(const struct gc_strmap *names)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < names->slot_count; i++) {
+        const char *name = names->slots[i].text;
+        count += name != NULL && gc_text_has_ending(name, strlen(name), ".inv_freq");
+    }
+    return count;
+}
+
 static enum gc_status take_index_alone(struct index *index)
 {
     struct gc_model *model = index->reader->model;
+    model->indexed_frequencies = count_frequencies(&index->reader->tensor_names);
     model->indexed_bytes = index->total_bytes;
     model->indexed_tensors = index->reader->tensor_names.used;
     gc_strmap_init(&index->reader->tensor_names); /* none is a tensor */

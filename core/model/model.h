@@ -116,6 +116,7 @@ struct gc_model {
     struct gc_model_totals totals;
     uint64_t indexed_bytes;             /* of an index without its files: its total_size; else 0 */
     uint32_t indexed_tensors;           /* the tensors that it names */
+    uint32_t indexed_frequencies;       /* of these, rotary ones, which older versions kept */
     uint64_t header_bytes;              /* read in all */
     uint64_t memory_bytes;              /* the model's own */
     const struct gc_strmap *meta_names; /* NULL: keys are searched one by one */
