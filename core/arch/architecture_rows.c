@@ -33,6 +33,8 @@ struct visit {
     unsigned object_count;
     char doubts[GC_NOTE_BYTES - 80]; /* keys with values that the rows were not measured with */
     unsigned doubt_count;
+    uint64_t left;      /* rows that may depend on these */
+    uint64_t taken;     /* the others */
     const char *labels; /* the measured number of labels, where the configuration names others */
     size_t labels_length;
 };
@@ -404,8 +406,10 @@ static enum gc_status visit_row(struct visit *visit, const struct gc_architectur
         if (object->is_other && begins(parts[0], lengths[0], object->prefix, object->prefix_length))
             return GC_OK;
     }
-    if (visit->doubt_count > (visit->labels != NULL) && !is_certain(parts, lengths, count))
+    if (visit->doubt_count > (visit->labels != NULL) && !is_certain(parts, lengths, count)) {
+        visit->left++;
         return GC_OK;
+    }
     if (visit->labels != NULL && count > 2 && lengths[2] == visit->labels_length &&
         memcmp(parts[2], visit->labels, lengths[2]) == 0)
         return GC_OK; /* the first dimension of a classifier */
@@ -420,6 +424,7 @@ static enum gc_status visit_row(struct visit *visit, const struct gc_architectur
         uint64_t *dim = &row.dims[row.dim_count++];
         is_known = evaluate(visit, parts[i], lengths[i], dim) && *dim > 0 && is_known;
     }
+    visit->taken++;
     if (is_known)
         return visit->visitor->take(visit->visitor, &row);
     lower_to(visit, GC_ARCHITECTURE_AT_LEAST);
@@ -430,18 +435,21 @@ static enum gc_status visit_row(struct visit *visit, const struct gc_architectur
     return GC_OK;
 }
 
+/* Values that were not measured may make the rows that were taken less. Where most are left out,
+ * the sum is far too low all the same. */
 static void note_doubts(const struct visit *visit)
 {
     char more[GC_NOTE_NUMBER_BYTES];
     if (visit->doubt_count == 0)
         return;
     const bool is_labels = visit->labels != NULL && visit->doubt_count == 1;
-    lower_to(visit, is_labels ? GC_ARCHITECTURE_AT_LEAST : GC_ARCHITECTURE_ABOUT);
+    const bool is_at_least = is_labels || visit->left > visit->taken;
+    lower_to(visit, is_at_least ? GC_ARCHITECTURE_AT_LEAST : GC_ARCHITECTURE_ABOUT);
     const bool has_more = visit->doubt_count > DOUBTS_SHOWN;
-    gc_notes_add(visit->notes, "weights are ", is_labels ? "a lower bound" : "approximate",
+    gc_notes_add(visit->notes, "weights are ", is_at_least ? "a lower bound" : "approximate",
                  ": what may depend on ", visit->doubts, has_more ? " and " : "",
                  has_more ? gc_note_number(visit->doubt_count - DOUBTS_SHOWN, more) : "",
-                 has_more ? " more" : "", is_labels ? " is not counted" : " was not measured",
+                 has_more ? " more" : "", is_at_least ? " is not counted" : " was not measured",
                  NULL);
 }
 
@@ -461,7 +469,6 @@ static enum gc_status visit_section(const struct gc_architecture_scope *scope,
         else if (line.text[0] == '!')
             check_guard(&visit, &line);
     }
-    note_doubts(&visit);
     for (unsigned i = 0; status == GC_OK && i < visit.object_count; i++) {
         if (visit.objects[i].is_included)
             status = visit_object(&visit, &visit.objects[i]);
@@ -471,6 +478,7 @@ static enum gc_status visit_section(const struct gc_architecture_scope *scope,
         if (strchr("=^~&+>!", line.text[0]) == NULL)
             status = visit_row(&visit, &line);
     }
+    note_doubts(&visit);
     return status;
 }
 
