@@ -133,6 +133,10 @@ enum gc_status gc_architecture_open(const struct gc_model *model, struct gc_note
                                     struct gc_architecture **architecture) GC_CHECKED;
 void gc_architecture_close(struct gc_architecture *architecture); /* NULL: nothing */
 
+/* The most bytes that an index may name beyond those described: of layers that predict further
+ * tokens, each at most as large as two of the model's. */
+uint64_t gc_architecture_prediction_bytes(const struct gc_model *model, uint64_t described);
+
 enum gc_architecture_files {
     GC_ARCHITECTURE_FILES_UNKNOWN, /* nothing to compare, or no host memory for it */
     GC_ARCHITECTURE_FILES_SAME,

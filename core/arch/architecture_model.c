@@ -7,6 +7,7 @@
 #include "core/base/host_mem.h"
 #include "core/base/region.h"
 #include "core/io/text.h"
+#include "core/model/checked.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -607,14 +608,20 @@ static uint64_t predicting_layers(const struct gc_model *model)
     return number > 0 ? number : number_of(model, "num_mtp_layers");
 }
 
-/* Of layers that predict further tokens ("multi-token prediction"). */
+uint64_t gc_architecture_prediction_bytes(const struct gc_model *model, uint64_t described)
+{
+    const uint64_t layers = gc_max_u64(number_of(model, "num_hidden_layers"), 1);
+    const uint64_t predicting =
+        gc_max_u64(predicting_layers(model), model->indexed_predictions > 0);
+    return gc_scale_u64(gc_min_u64(predicting, layers), 2 * described, layers);
+}
+
 static bool is_predicting(const struct comparison *comparison, const char *name)
 {
     const uint64_t layers = comparison->layers;
     uint64_t number;
-    return strncmp(name, "mtp", 3) == 0 || strstr(name, ".mtp") != NULL ||
-           (find_number(name, &number) && number >= layers &&
-            number < layers + comparison->predicting);
+    return gc_model_is_prediction(name) || (find_number(name, &number) && number >= layers &&
+                                            number < layers + comparison->predicting);
 }
 
 /* A tensor that no row has the name of, and that is no parameter of the class: outside of layers,

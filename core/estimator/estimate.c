@@ -120,7 +120,7 @@ static bool is_retyped(const struct gc_training_sums *parameters, uint64_t bytes
 #define FREQUENCIES_BYTES_MAX GC_KIB(2) /* of one tensor; a head of keys in all layers has more */
 
 /* Whether the index's bytes are not the configuration's, with rotary frequencies at most, which
- * programs compute. */
+ * programs compute, and layers that predict further tokens. */
 static bool contradicts(const struct gc_model *model, const struct gc_architecture *architecture)
 {
     const uint64_t described = architecture->model.totals.weight_bytes;
@@ -129,7 +129,8 @@ static bool contradicts(const struct gc_model *model, const struct gc_architectu
         return described > bytes;
     return architecture->bytes == GC_ARCHITECTURE_EXACT &&
            (described > bytes ||
-            bytes - described > model->indexed_frequencies * FREQUENCIES_BYTES_MAX);
+            bytes - described > model->indexed_frequencies * FREQUENCIES_BYTES_MAX +
+                                    gc_architecture_prediction_bytes(model, described));
 }
 
 /* Holds an index without its files against the configuration's tensors. */

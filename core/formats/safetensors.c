@@ -501,20 +501,21 @@ static bool is_alone(const struct index *index, const struct gc_folder *folder)
            (index->shard_count > 0 && gc_source_folder_has(folder, "config.json"));
 }
 
-static uint32_t count_frequencies(const struct gc_strmap *names)
+static void count_beside(const struct gc_strmap *names, struct gc_model *model)
 {
-    uint32_t count = 0;
     for (uint32_t i = 0; i < names->slot_count; i++) {
         const char *name = names->slots[i].text;
-        count += name != NULL && gc_text_has_ending(name, strlen(name), ".inv_freq");
+        if (name == NULL)
+            continue;
+        model->indexed_frequencies += gc_text_has_ending(name, strlen(name), ".inv_freq");
+        model->indexed_predictions += gc_model_is_prediction(name);
     }
-    return count;
 }
 
 static enum gc_status take_index_alone(struct index *index)
 {
     struct gc_model *model = index->reader->model;
-    model->indexed_frequencies = count_frequencies(&index->reader->tensor_names);
+    count_beside(&index->reader->tensor_names, model);
     model->indexed_bytes = index->total_bytes;
     model->indexed_tensors = index->reader->tensor_names.used;
     gc_strmap_init(&index->reader->tensor_names); /* none is a tensor */

@@ -1,5 +1,7 @@
 #include "core/model/model.h"
 
+#include <string.h>
+
 bool gc_meta_uint(const struct gc_meta_value *value, uint64_t *number)
 {
     const double exact_below = 9007199254740992.0; /* 2^53 */
@@ -11,4 +13,9 @@ bool gc_meta_uint(const struct gc_meta_value *value, uint64_t *number)
         return false;
     *number = (uint64_t)value->real;
     return (double)*number == value->real;
+}
+
+bool gc_model_is_prediction(const char *name)
+{
+    return strncmp(name, "mtp", 3) == 0 || strstr(name, ".mtp") != NULL;
 }

@@ -117,6 +117,7 @@ struct gc_model {
     uint64_t indexed_bytes;             /* of an index without its files: its total_size; else 0 */
     uint32_t indexed_tensors;           /* the tensors that it names */
     uint32_t indexed_frequencies;       /* of these, rotary ones, which older versions kept */
+    uint32_t indexed_predictions;       /* and those of gc_model_is_prediction() */
     uint64_t header_bytes;              /* read in all */
     uint64_t memory_bytes;              /* the model's own */
     const struct gc_strmap *meta_names; /* NULL: keys are searched one by one */
@@ -151,6 +152,10 @@ void gc_model_close(struct gc_model *model); /* NULL: nothing */
 
 /* NULL if there is none. */
 const struct gc_meta_value *gc_model_find_meta(const struct gc_model *model, const char *key);
+
+/* Whether a tensor of this name is of layers that predict further tokens ("multi-token
+ * prediction"), which files store and few programs run. */
+bool gc_model_is_prediction(const char *name);
 
 /* The value as an unsigned number: an INTEGER that is not negative, or a REAL from 0 to below
  * 2^53 that is whole. */

@@ -107,6 +107,11 @@ def never_silent(folder):
         config = {"architectures": [name], "model_type": kind, key: value, "relative_attention": True}
         got = estimate(put(folder, "config.json", config))
         tap.equal("weight_bytes" not in got["lower_bounds"] or "weight_bytes" in got["approximate"], True, got["warnings"])
+    # where most of the tensors may depend on such values, what is left is no estimate
+    tower = {"hidden_size": 1152, "intermediate_size": 4304, "num_attention_heads": 16, "num_hidden_layers": 27}
+    siglip = {"architectures": ["SiglipModel"], "model_type": "siglip", "text_config": tower, "vision_config": {**tower, "image_size": 384}}
+    got = estimate(put(folder, "config.json", siglip))
+    tap.equal(("weight_bytes" in got["lower_bounds"], "weight_bytes" in got["approximate"]), (True, False), got["warnings"])
     # null is a value of its own: as many as heads
     got = estimate(put(folder, "config.json", {**LLAMA, "num_key_value_heads": None, "head_dim": None}))
     tap.equal((got["parameters"], is_told(got)), (6738415616, False))
@@ -216,6 +221,17 @@ def index_alone(folder):
         tap.equal((got["weight_bytes"], has_note(got, "not those of the configuration")), (size, parts is None), got["warnings"])
         if parts is not None:
             tap.equal(got["approximate"], parts, got["warnings"])
+    # layers that predict further tokens, told by the configuration or by their names: no more than two layers of the model
+    layer = 13476831232 // 32
+    for config, more, size, is_other in (({"num_nextn_predict_layers": 1}, {}, 13476831232 + layer, False),
+                                         ({"num_nextn_predict_layers": 1}, {}, 13476831232 + 3 * layer, True),
+                                         ({}, {"mtp.layers.0.w": "model-00001-of-00002.safetensors"}, 13476831232 + layer, False),
+                                         ({}, {}, 13476831232 + layer, True)):
+        put(folder, "config.json", {**LLAMA, **config})
+        put(folder, "model.safetensors.index.json", {"metadata": {"total_size": size}, "weight_map": {**names, **more}})
+        got = estimate(folder)
+        tap.equal((got["weight_bytes"], has_note(got, "not those of the configuration")), (size, is_other), got["warnings"])
+    put(folder, "config.json", LLAMA)
     # without a total size the configuration answers, and alone it is refused
     put(folder, "model.safetensors.index.json", {"weight_map": names})
     got = estimate(folder)
