@@ -2,7 +2,7 @@
 # that a bare system may lack (tools/engines/python/README.md).
 PYTHON_ROOM := tools/engines/python
 PYTHON_PACKAGE := $(OUT)/python/gpucache
-PYTHON_STATIC := -ljansson -ldw -lelf -lncursesw -ltinfo -llzma -lbz2 -lz \
+PYTHON_STATIC = -ljansson -ldw -lelf -lncursesw -ltinfo -llzma -lbz2 -lz \
 	$(if $(filter /%,$(shell $(CC) -print-file-name=libzstd.a)),-lzstd)
 PYTHON_FILES := $(patsubst $(PYTHON_ROOM)/%,$(OUT)/python/%,$(wildcard $(PYTHON_ROOM)/gpucache/*.py)) \
 	$(PYTHON_PACKAGE)/bin/gpucache $(addprefix $(PYTHON_PACKAGE)/lib/,libgpucache.so libgpucache-model.so libgpucache-torch.so)
