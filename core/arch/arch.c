@@ -549,8 +549,8 @@ static void complete_class(struct gc_arch *arch, struct gc_notes *notes)
         count += rows[row->key].type != GC_ARCH_TYPE_FLAG;
     }
     if (count > 0)
-        gc_notes_add(notes, "values that are not given: ", gc_note_number(count, number),
-                     ", taken as the class of ", arch->type, " has them", NULL);
+        gc_notes_add(notes, "values that the configuration lacks: ", gc_note_number(count, number),
+                     "; they are those of ", arch->type, "'s class", NULL);
 }
 
 void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes)

@@ -169,9 +169,13 @@ static void tell_passes(struct gc_estimate *estimate, bool is_approximate)
         estimate->approximate_parts |= GC_TRAIN_PASS_PARTS;
 }
 
-static const char *type_of(const struct gc_estimator *estimator)
+/* The class: a type may be that of a part, as a language model's below an encoder of images. */
+static const char *name_of(const struct gc_estimator *estimator)
 {
-    return estimator->arch.type[0] != '\0' ? estimator->arch.type : "this type";
+    const struct gc_arch *arch = &estimator->arch;
+    if (arch->class_name[0] != '\0')
+        return arch->class_name;
+    return arch->type[0] != '\0' ? arch->type : "this type";
 }
 
 static void note_partial(const struct gc_estimator *estimator, struct gc_estimate *estimate)
@@ -179,7 +183,7 @@ static void note_partial(const struct gc_estimator *estimator, struct gc_estimat
     if ((estimate->unknown_parts & GC_TRAIN_PASS_PARTS) != 0)
         return;
     tell_passes(estimate, false);
-    gc_notes_add(&estimate->notes, "activations of ", type_of(estimator),
+    gc_notes_add(&estimate->notes, "activations of ", name_of(estimator),
                  " in training are measured in part: a lower bound", NULL);
 }
 
@@ -191,7 +195,7 @@ static void note_conditions(const struct gc_estimator *estimator, const struct g
     uint32_t next = 0;
     while ((unmet = gc_training_rows_unmet(&estimator->training_rows, load, &next)) != NULL) {
         tell_passes(estimate, unmet->is_approximate);
-        gc_notes_add(&estimate->notes, "training of ", type_of(estimator),
+        gc_notes_add(&estimate->notes, "training of ", name_of(estimator),
                      " has not been measured with this ", unmet->key, ": its activations are ",
                      unmet->is_approximate ? "approximate" : "a lower bound", NULL);
     }
@@ -209,14 +213,14 @@ static void note_kind(const struct gc_estimator *estimator, const struct gc_trai
             note_partial(estimator, estimate);
         if (is_approximate) {
             tell_passes(estimate, true);
-            gc_notes_add(&estimate->notes, "activations of ", type_of(estimator),
+            gc_notes_add(&estimate->notes, "activations of ", name_of(estimator),
                          " in training with these options were other in some cases: approximate",
                          NULL);
         }
         return;
     }
     tell_passes(estimate, is_approximate);
-    gc_notes_add(&estimate->notes, "training of ", type_of(estimator),
+    gc_notes_add(&estimate->notes, "training of ", name_of(estimator),
                  rows->count > 0 ? " with these options" : "",
                  is_approximate ? " has not been measured: its activations are approximate"
                                 : " has not been measured: its activations are a lower bound",
