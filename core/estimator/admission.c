@@ -305,12 +305,14 @@ static void log_lower_bound(const struct gc_admission_state *admission, const st
     char text[SHOWN_BYTES];
     char peak[GC_TEXT_SIZE_BYTES];
     const bool is_strict = gc_admission_is_strict(admission->options->gate);
+    const unsigned approximate = admission->estimate.approximate_parts;
+    const bool is_bounded = (admission->estimate.unknown_parts & ~approximate) != 0;
     gc_log_write(log, is_strict ? GC_LOG_ERROR : GC_LOG_WARN,
-                 "%s needs %s %s%s, which fits; parts of the model are unknown%s: see gpucache "
+                 "%s needs %s %s%s%s, which fits; parts of the model are unknown%s: see gpucache "
                  "estimate",
-                 shown(admission, text),
-                 admission->estimate.approximate_parts != 0 ? "about" : "at least",
-                 gc_text_size(admission->estimate.total.peak_bytes, peak), purpose(admission),
+                 shown(admission, text), approximate != 0 ? "about" : "at least",
+                 gc_text_size(admission->estimate.total.peak_bytes, peak),
+                 approximate != 0 && is_bounded ? " or more" : "", purpose(admission),
                  is_strict ? ", and a strict gate takes no lower bound" : "");
 }
 

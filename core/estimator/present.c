@@ -283,12 +283,10 @@ static void write_inference(struct gc_writer *out, const struct gc_estimate *est
     gc_writer_text(out, "\n\n");
 }
 
-static void write_head(struct gc_writer *out, const struct gc_answer *answer)
+void gc_present_title(struct gc_writer *out, const char *model, const struct gc_estimate *estimate)
 {
-    const struct gc_estimate *estimate = answer->estimate;
     char shown[512];
-    gc_writer_text(out,
-                   gc_text_printable(answer->model, strlen(answer->model), shown, sizeof(shown)));
+    gc_writer_text(out, gc_text_printable(model, strlen(model), shown, sizeof(shown)));
     gc_writer_text(out, ": ");
     write_count(out, estimate->parameters);
     gc_writer_print(out, " parameters in %lu tensors\n  batch %lu", estimate->tensor_count,
@@ -319,9 +317,11 @@ static void write_bytes(struct gc_writer *out, uint64_t bytes)
 /* What a figure with these parts is. */
 static const char *certainty_of(const struct gc_estimate *estimate, unsigned parts)
 {
-    if ((estimate->approximate_parts & parts) != 0)
-        return "  about";
-    return (estimate->unknown_parts & parts) != 0 ? "  at least" : "";
+    const unsigned approximate = estimate->approximate_parts & parts;
+    const unsigned more = estimate->unknown_parts & parts & ~approximate;
+    if (approximate != 0)
+        return more != 0 ? "about or more" : "about";
+    return more != 0 ? "at least" : "";
 }
 
 static void write_row(struct gc_writer *out, const char *label, uint64_t bytes,
@@ -329,7 +329,7 @@ static void write_row(struct gc_writer *out, const char *label, uint64_t bytes,
 {
     gc_writer_print(out, "  %s", label);
     write_bytes(out, bytes);
-    gc_writer_print(out, "%s\n", certainty);
+    gc_writer_print(out, "%s%s\n", certainty[0] != '\0' ? "  " : "", certainty);
 }
 
 static void write_phases(struct gc_writer *out, const struct gc_estimate *estimate)
@@ -460,7 +460,7 @@ static void write_fit(struct gc_writer *out, const struct gc_answer *answer)
 void gc_present_text(struct gc_writer *out, const struct gc_answer *answer)
 {
     const struct gc_notes *notes = &answer->estimate->notes;
-    write_head(out, answer);
+    gc_present_title(out, answer->model, answer->estimate);
     write_parts(out, answer->estimate);
     write_devices(out, answer);
     write_fit(out, answer);
@@ -473,6 +473,15 @@ void gc_present_text(struct gc_writer *out, const struct gc_answer *answer)
 }
 
 /* ---- a table of several estimates ---- */
+
+const char *gc_present_verdict(const struct gc_fit *fit)
+{
+    if (fit == NULL)
+        return "-";
+    if (!fit->fits)
+        return "no";
+    return fit->lower_bound ? "?" : "yes";
+}
 
 /* Columns: each ends before its number. */
 enum { WEIGHTS_COLUMN = 38, KV_COLUMN = 50, REST_COLUMN = 62, PEAK_COLUMN = 74 };
@@ -508,7 +517,5 @@ void gc_present_line(struct gc_writer *out, const struct gc_answer *answer)
     gc_writer_right_size(out, REST_COLUMN, total->peak_bytes - weights - kv);
     gc_writer_right_size(out, PEAK_COLUMN, total->peak_bytes);
     gc_writer_print(out, "%s%s\n", answer->estimate->unknown_parts != 0 ? "+ " : "  ",
-                    answer->fit == NULL ? "-"
-                    : answer->fit->fits ? "yes"
-                                        : "no");
+                    gc_present_verdict(answer->fit));
 }

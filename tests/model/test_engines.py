@@ -359,6 +359,8 @@ def check_table(llama, gguf):
           [1, "", True])
     text = subprocess.run([TOOL, "estimate", gguf, "--table", "--budget", "3500MiB"], capture_output=True, text=True, check=True).stdout
     check("table: within 80 columns, with a verdict", [line for line in text.splitlines() if len(line) > 80] + ([] if " yes\n" in text and " no\n" in text else [text]))
+    check("table: it says for which load it is", [] if "\n  batch 1, context 131072, " in text and "by llama.cpp (from the files)\n" in text else [text])
+    equal("table: the load", [answer[key] for key in ("batch", "seq_len")], [1, 8192])
 
 
 def main():

@@ -77,6 +77,17 @@ static uint64_t smallest_device(const struct gc_estimator *estimator,
 
 /* ---- weights by type ---- */
 
+/* The load that all lines are for. */
+static int write_title(struct table *table)
+{
+    const enum gc_status status =
+        gc_estimator_run(table->estimator, &table->setup->request, &table->estimate);
+    if (status != GC_OK)
+        return explain(table, status);
+    gc_present_title(&table->out, table->setup->models.words[0], &table->estimate);
+    return TOOL_DONE;
+}
+
 enum {
     WEIGHTS_COLUMN = 26,
     KV_COLUMN = 38,
@@ -116,7 +127,7 @@ static void write_weight_text(struct table *table, const char *label, uint64_t d
         gc_writer_right(out, DEVICE_COLUMN, "none");
     }
     if (table->setup->has_budget)
-        gc_writer_right(out, FITS_COLUMN, table->fit.fits ? "yes" : "no");
+        gc_writer_right(out, FITS_COLUMN, gc_present_verdict(&table->fit));
     gc_writer_char(out, '\n');
 }
 
@@ -193,7 +204,9 @@ static int write_all_weights(struct table *table)
     if (status == TOOL_DONE && gc_estimator_has_kinds(table->estimator))
         status = write_mixes(table);
     if (status == TOOL_DONE && table->has_lower_bounds && !setup->json)
-        gc_writer_text(&table->out, "+: at least\n");
+        gc_writer_text(
+            &table->out,
+            "+ parts are unknown (at least, or about): the estimate without --table lists them\n");
     return status;
 }
 
@@ -268,8 +281,10 @@ static int write_table(struct table *table)
 {
     struct gc_json *json = &table->json;
     if (!table->setup->json) {
+        int status = write_title(table);
         write_weight_head(table);
-        const int status = write_all_weights(table);
+        if (status == TOOL_DONE)
+            status = write_all_weights(table);
         return status == TOOL_DONE && table->estimate.total.parts[GC_ESTIMATE_kv_cache] > 0
                    ? write_caches(table)
                    : status;
@@ -278,12 +293,15 @@ static int write_table(struct table *table)
     gc_json_write_string(json, "model", table->setup->models.words[0]);
     gc_json_open_array(json, "weights", GC_JSON_LINES);
     int status = write_all_weights(table);
+    const uint64_t seq_len = table->estimate.seq_len;
     gc_json_end_array(json);
     gc_json_write_string(json, "engine", gc_engine_name(table->estimate.plan.engine));
     gc_json_open_array(json, "kv_cache", GC_JSON_LINES);
     if (status == TOOL_DONE && table->estimate.total.parts[GC_ESTIMATE_kv_cache] > 0)
         status = write_caches(table);
     gc_json_end_array(json);
+    gc_json_write_uint(json, "batch", table->setup->request.batch);
+    gc_json_write_uint(json, "seq_len", seq_len);
     gc_json_end_object(json);
     return status;
 }
