@@ -259,7 +259,8 @@ static void write_training(struct gc_writer *out, const struct gc_estimate *esti
     if (training->zero_stage != GC_TRAINING_NO_ZERO)
         gc_writer_print(out, "\n  ZeRO stage %u over %u devices, a batch on each",
                         training->zero_stage, estimate->device_count);
-    gc_writer_text(out, "\n\n");
+    gc_writer_print(out, "\n  the parts are those of the peak, in %s\n\n",
+                    is_step_peak(estimate) ? "the optimiser's step" : "forward and backward");
 }
 
 /* A model without layers has no engine's rules: a graph, or weights alone. */

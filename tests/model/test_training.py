@@ -32,11 +32,11 @@ def run(config, *options):
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
             json.dump(config, file)
-        return subprocess.run([TOOL, "estimate", folder, "--json", *options], capture_output=True, text=True, check=False)
+        return subprocess.run([TOOL, "estimate", folder, *options], capture_output=True, text=True, check=False)
 
 
 def estimate(config, *options):
-    done = run(config, *options)
+    done = run(config, "--json", *options)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip())
     return json.loads(done.stdout)
@@ -162,7 +162,7 @@ def scaled():
                     "checkpointing": flags[2] == "c", "lora": 16 if flags[3] == "l" else 0}
             for flat in training_table.scaled(base):
                 config = {k: v for k, v in flat.items() if len(k) > 1 and "[" not in k}
-                answer = run({**config, "architectures": [name], "model_type": model_type}, *options_of(case))
+                answer = run({**config, "architectures": [name], "model_type": model_type}, "--json", *options_of(case))
                 if "its parameters are unknown" in answer.stderr:
                     continue  # a clear answer: the class's weights are known with other values alone
                 told = json.loads(answer.stdout) if answer.returncode in (0, 3) else {}
@@ -194,6 +194,11 @@ def others():
     nested = estimate({"architectures": ["LlavaForConditionalGeneration"], "model_type": "llava", "text_config": LLAMA}, "--train", "adamw")
     check("such a class around a measured one: its own name", [] if any("training of LlavaForConditionalGeneration has" in text for text in nested["warnings"])
           else nested["warnings"])
+    phases = {"backward": "forward and backward", "step": "the optimiser's step"}
+    wrong = [(tokens, phase) for tokens, phase in (("1", "step"), ("512", "backward"))
+             if f"of the peak, in {phases[phase]}\n" not in run(LLAMA, "--train", "adamw", "--seq-len", tokens).stdout
+             or estimate(LLAMA, "--train", "adamw", "--seq-len", tokens)["training"]["peak_phase"] != phase]
+    check("the parts are those of the larger phase, which is named", wrong)
     problems = []
     for options, word in (("--zero 2", "--train"), ("--lora 8", "--train"), ("--checkpointing", "--train"),
                           ("--train adam", "adamw-foreach"),
@@ -241,7 +246,7 @@ def offers():
     def tried(part, options):
         given = {**load, **dict(zip(options[::2], options[1::2]))}
         flags = [word for pair in given.items() for word in pair if word]
-        return run(LLAMA, *base, *flags, "--budget", str(int(need * part)))
+        return run(LLAMA, "--json", *base, *flags, "--budget", str(int(need * part)))
 
     count_of = 0
     for part in (0.95, 0.9, 0.6, 0.45):
