@@ -96,7 +96,7 @@ def never_silent(folder):
     tap.equal((is_told(got), has_note(got, "LlamaForNothing", "lower bound")), (True, True), got["warnings"])
     got = estimate(put(folder, "config.json", {**LLAMA, "architectures": ["XyzModel"], "model_type": "xyz"}))
     tap.equal((is_told(got), has_note(got, "XyzModel", "is not known")), (True, True), got["warnings"])
-    text = subprocess.run([TOOL, "estimate", os.path.join(folder, "config.json")], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([TOOL, "estimate", folder], capture_output=True, text=True, check=True).stdout
     tap.equal(re.findall("^  (?:weights|activations|peak) .*  (.*)$", text, re.M), ["at least", "about", "about or more"], text)
     got = estimate(put(folder, "config.json", {**LLAMA, "num_hidden_layers": [32]}))
     tap.equal((is_told(got), has_note(got, "does not follow")), (True, True), got["warnings"])
