@@ -333,6 +333,7 @@ static void add_frame(struct gc_frame_visitor *visitor, char mark, const char *f
         return;
     }
     strcpy(frame->text, text);
+    frame->is_condition = mark == ':';
     frame->is_early = mark == '<' || mark == '{';
     frame->is_wide = mark == '{' || mark == '}';
     frames->count++;
@@ -340,7 +341,7 @@ static void add_frame(struct gc_frame_visitor *visitor, char mark, const char *f
 
 void gc_frames_read(const struct gc_model *model, struct gc_frames *frames)
 {
-    static const struct gc_frame_table table = {gc_arch_frames, "<>{}"};
+    static const struct gc_frame_table table = {gc_arch_frames, "<>{}:"};
     struct frame_reader reader = {.visitor = {add_frame}, .frames = frames};
     struct gc_frame_section section;
     memset(frames, 0, sizeof(*frames));
@@ -387,6 +388,19 @@ enum gc_status gc_frames_value(const char *text, size_t length, const struct gc_
     return gc_expression_size(text, length, &names.names, value);
 }
 
+bool gc_frames_are_exact(const struct gc_frames *frames, const struct gc_frame_load *load)
+{
+    for (uint32_t i = 0; i < frames->count; i++) {
+        const struct gc_frame *frame = &frames->items[i];
+        uint64_t holds;
+        if (frame->is_condition &&
+            (gc_frames_value(frame->text, strlen(frame->text), load, &holds) != GC_OK ||
+             holds == 0))
+            return false;
+    }
+    return frames->is_exact;
+}
+
 #define RESIDUAL_ROWS 4
 
 static uint64_t shard_bytes(const struct gc_frames *frames, const struct gc_frame_load *load,
@@ -417,7 +431,7 @@ enum gc_status gc_frames_bytes(const struct gc_frames *frames, const struct gc_f
     for (uint32_t i = 0; i < frames->count; i++) {
         const struct gc_frame *frame = &frames->items[i];
         uint64_t its;
-        if (frame->is_wide != is_wide)
+        if (frame->is_condition || frame->is_wide != is_wide)
             continue;
         const enum gc_status status = gc_frames_value(frame->text, strlen(frame->text), load, &its);
         if (status != GC_OK)

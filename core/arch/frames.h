@@ -58,8 +58,9 @@ enum gc_status gc_frames_value(const char *text, size_t length, const struct gc_
 
 /* A place, with the configuration's values in place of their names. */
 struct gc_frame {
-    bool is_early; /* nothing is in the cache yet */
-    bool is_wide;  /* for activations in 32 bits; a class without such rows has them for all */
+    bool is_condition; /* no place: 0 beyond what the class was measured with */
+    bool is_early;     /* nothing is in the cache yet */
+    bool is_wide;      /* for activations in 32 bits; a class without such rows has them for all */
     char text[GC_FRAME_BYTES];
 };
 
@@ -81,6 +82,9 @@ struct gc_frame_load {
 
 /* The rows for a configuration; `frames` is set in full. */
 void gc_frames_read(const struct gc_model *model, struct gc_frames *frames);
+
+/* Whether they are exact for this load, too: no condition of the class is 0. */
+bool gc_frames_are_exact(const struct gc_frames *frames, const struct gc_frame_load *load);
 
 /* The largest place. What lives beside the residual stream is divided over shards: four rows of
  * `hidden` for each token are on all of them. GC_OVERFLOW beyond 2^53; GC_FORMAT: the table is

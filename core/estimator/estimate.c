@@ -330,20 +330,53 @@ static const struct unknown_rule unknown_rules[] = {
     {GC_UNKNOWN_ENCODER, WORK_PARTS, true, NULL},
 };
 
+static void set_work(const struct gc_estimate_request *request, const struct gc_estimate *estimate,
+                     struct gc_estimate_load *work)
+{
+    const uint64_t chunk = request->chunk_tokens;
+    const uint64_t context = gc_engine_round(&estimate->plan, estimate->seq_len);
+    *work = (struct gc_estimate_load){
+        .batch = request->batch,
+        .context_tokens = context,
+        .step_tokens = chunk > 0 ? gc_min_u64(chunk, estimate->seq_len) : estimate->seq_len,
+        .dtype = estimate->dtype,
+        .kv_dtype = estimate->kv_dtype,
+        .scores_materialised = request->scores_materialised,
+        .shards = request->split == GC_SPLIT_TENSOR ? request->device_count : 1,
+    };
+}
+
+static bool are_frames_exact(const struct gc_estimator *estimator,
+                             const struct gc_estimate_request *request,
+                             const struct gc_estimate *estimate)
+{
+    struct gc_estimate_load work;
+    set_work(request, estimate, &work);
+    const struct gc_frame_load load = {
+        .batch = work.batch,
+        .tokens = work.step_tokens,
+        .element_bytes = gc_dtype_get_info(work.dtype)->block_bytes,
+        .shards = work.shards,
+    };
+    return gc_frames_are_exact(&estimator->frames, &load);
+}
+
 /* Activations by the places of the class do not need the layers. */
 static unsigned frame_parts(const struct gc_estimator *estimator,
-                            const struct gc_estimate_request *request)
+                            const struct gc_estimate_request *request,
+                            const struct gc_estimate *estimate)
 {
-    if (!estimator->frames.is_exact)
+    if (!are_frames_exact(estimator, request, estimate))
         return 0;
     return BIT(GC_ESTIMATE_activation) |
            (request->scores_materialised ? 0 : BIT(GC_ESTIMATE_attention_workspace));
 }
 
-static void note_frames(const struct gc_estimator *estimator, struct gc_estimate *estimate)
+static void note_frames(const struct gc_estimator *estimator,
+                        const struct gc_estimate_request *request, struct gc_estimate *estimate)
 {
     const char *type = estimator->arch.type[0] != '\0' ? estimator->arch.type : "this type";
-    if (estimator->is_gguf || estimator->frames.is_exact)
+    if (estimator->is_gguf || are_frames_exact(estimator, request, estimate))
         return;
     estimate->unknown_parts |= BIT(GC_ESTIMATE_activation);
     estimate->approximate_parts |= BIT(GC_ESTIMATE_activation);
@@ -360,8 +393,8 @@ static void note_frames(const struct gc_estimator *estimator, struct gc_estimate
 static void add_unknown(const struct gc_estimator *estimator,
                         const struct gc_estimate_request *request, struct gc_estimate *estimate)
 {
-    const unsigned known = frame_parts(estimator, request);
-    note_frames(estimator, estimate);
+    const unsigned known = frame_parts(estimator, request, estimate);
+    note_frames(estimator, request, estimate);
     for (size_t i = 0; i < sizeof(unknown_rules) / sizeof(unknown_rules[0]); i++) {
         const struct unknown_rule *rule = &unknown_rules[i];
         if ((estimator->layers.unknown & (unsigned)rule->unknown) == 0)
@@ -456,22 +489,6 @@ static void set_plan(const struct gc_estimator *estimator,
     const bool by_files = request->engine == GC_ENGINE_BY_FILES || estimator->graph != NULL;
     gc_engine_make_plan(by_files ? own : request->engine, &load, &estimate->plan);
     estimate->plan.by_files = by_files;
-}
-
-static void set_work(const struct gc_estimate_request *request, const struct gc_estimate *estimate,
-                     struct gc_estimate_load *work)
-{
-    const uint64_t chunk = request->chunk_tokens;
-    const uint64_t context = gc_engine_round(&estimate->plan, estimate->seq_len);
-    *work = (struct gc_estimate_load){
-        .batch = request->batch,
-        .context_tokens = context,
-        .step_tokens = chunk > 0 ? gc_min_u64(chunk, estimate->seq_len) : estimate->seq_len,
-        .dtype = estimate->dtype,
-        .kv_dtype = estimate->kv_dtype,
-        .scores_materialised = request->scores_materialised,
-        .shards = request->split == GC_SPLIT_TENSOR ? request->device_count : 1,
-    };
 }
 
 /* ---- sums ---- */

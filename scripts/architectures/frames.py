@@ -141,15 +141,18 @@ def measure(kind, t, out, verbose=False):
             rows32 = []  # those of 16 bits are as good
         q32 = sorted(quality(rows32 or rows, wide, 'float32'))
         info['quality32'] = [round(q32[n * (len(q32) - 1) // 10], 3) for n in (0, 1, 5, 9, 10)]
-        held, _ = in_32_bits(T, held, [None] * len(held))
-        info['held32'] = sorted(round(r, 3) for r in quality(rows32 or rows, held, 'float32'))
+        held32, _ = in_32_bits(T, held, [None] * len(held))
+        info['held32'] = sorted(round(r, 3) for r in quality(rows32 or rows, held32, 'float32'))
+        wide += held32
     s = sorted(q)
     info.update(solve=round(time.process_time() - start, 1), places=found, base=round(q[0], 3),
                 quality=[round(s[min(len(s) * n // 10, len(s) - 1)], 3) for n in (0, 1, 5, 9, 10)])
     nested = {k: v['model_type'] for k, v in T.base.items() if isinstance(v, dict) and v.get('model_type')}
     names = other_names(T, {q for r in rows + rows32 for q in used(r['expr'])})
+    measured = [(p.over, p.flat['B'], p.flat['S'], dtype, p.peak) for dtype, run in
+                (('bfloat16', probes + held), ('float32', wide)) for p in run]
     result = dict(names=names, nested=nested, type=t, kind=kind, arch=T.arch, info=info, keys=keys,
-                  absent=absent(T, probes, rows + rows32, keys), rows=rows, rows32=rows32)
+                  absent=absent(T, probes, rows + rows32, keys), rows=rows, rows32=rows32, measured=measured)
     with open('%s/%s.%s.json' % (out, kind, t), 'w') as f:
         json.dump(result, f)
     if verbose:

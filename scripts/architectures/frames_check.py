@@ -1,21 +1,22 @@
 """Measured peaks of configurations beyond those of the rows: recorded for tests, or held against the tool's estimates.
 
     frames_check.py TOOL KIND[.TYPE]...           prints estimated over measured of each type, worst first in a line
-    frames_check.py --tell TABLE TOOL KIND...     the same; types whose own configurations need more are marked as lower
-                                                  bounds in TABLE, until frames.py and frames_table.py replace their sections
+    frames_check.py --tell TABLE TOOL FOLDER      holds TOOL's estimates against all that frames.py measured in FOLDER; sections
+                                                  of TABLE that are less somewhere get conditions that tell it there
     frames_check.py --record FILE KIND.TYPE...    adds to FILE: tests/model/activations.jsonl.xz
     frames_check.py --random N --seed S TABLE TOOL [KIND[.TYPE]...]
                                                   random values, by quarters to eightfold, of N random types of the table, or of
                                                   each of these; and the percentiles of those that are not told
 
 KIND: a key of frames_run.MAPS. Each type runs in a process of its own."""
-import gc, json, lzma, os, random, signal, subprocess, sys, tempfile
-import torch
+import gc, glob, json, lzma, os, random, signal, subprocess, sys, tempfile
+import torch, transformers
 
-import frames_table
-from frames_run import LAYERS, MAPS, Type, alarm, auto, first_run, has_groups, types
+import frames_range, frames_table
+from frames import other_names
+from frames_run import LAYERS, MAPS, POSITIONS, Type, alarm, auto, first_run, flatten, has_groups, types
 
-LEAST, MOST = frames_table.LEAST, 1.15  # estimated over measured
+LEAST, MOST = frames_table.LEAST, frames_table.MOST  # estimated over measured
 PARTS = 'activation_bytes', 'attention_workspace_bytes', 'input_bytes'
 
 
@@ -91,29 +92,15 @@ def estimated(tool, case):
 
 
 def checked(tool, kind, t):
-    """Each case's batch, tokens, estimated over measured, whether told, whether by the type's own configuration."""
+    """Each case's batch, tokens, estimated over measured, whether told."""
     T, rnd = Type(kind, t), random.Random('check %s.%s' % (kind, t))
     first_run(T, False)
     cases = [case(T, T.few, B, S, 'bfloat16', True) for B, S in ((2, 256), (1, 1024), (2, 6000))]
-    own = [c for c in cases if c]
-    cases = own + further(T, T.run(T.few, 1, 64).flat, rnd, 2)
-    return [(c['batch'], c['tokens']) + estimated(tool, c) + (n < len(own),) for n, c in enumerate(cases)]
+    cases = [c for c in cases if c] + further(T, T.run(T.few, 1, 64).flat, rnd, 2)
+    return [(c['batch'], c['tokens']) + estimated(tool, c) for c in cases]
 
 
-def tell(table, kind, t):
-    """Marks the section of a type as a lower bound, until it is measured anew."""
-    sections = frames_table.sections_of(table)
-    own = ['@' + Type(kind, t).arch, t]
-    head = next((head for head in sections if head.split()[:2] == own), None)
-    if head is None or '?' in sections[head]:
-        return
-    at = sum(line[0] in '=~&' for line in sections[head])
-    sections[head] = sections[head][:at] + ('?',) + sections[head][at:]
-    with open(table, 'w', encoding='utf-8') as f:
-        frames_table.write(sections, f)
-
-
-def check(tool, words, table=None):
+def check(tool, words):
     for kind, t in types(words):
         rows = apart(lambda: checked(tool, kind, t))
         if rows is None:
@@ -121,10 +108,49 @@ def check(tool, words, table=None):
             continue
         outside = [r for r in rows if not LEAST <= r[2] <= MOST]
         word = 'outside' if any(not r[3] for r in outside) else 'told' if any(r[3] for r in rows) else 'good'
-        if table and any(r[4] and not r[3] and 0 < r[2] < LEAST for r in outside):
-            tell(table, kind, t)
-        shown = ('%dx%d %.3f%s' % (b, s, r, ' told' if told is True else told or '') for b, s, r, told, _ in rows)
+        shown = ('%dx%d %.3f%s' % (b, s, r, ' told' if told is True else told or '') for b, s, r, told in rows)
         print('%s.%s: %s' % (kind, t, word), *shown, sep=', ', flush=True)
+
+
+def conditions_of(tool, data):
+    """A section's lines that tell where its rows are less than what frames.py measured: [line]."""
+    T = Type(data['kind'], data['type'])
+    base = {k: v for k, v in flatten(T.base).items() if type(v) is int}
+    points = []
+    for over, B, S, dtype, peak in data['measured']:
+        c = transformers.AutoConfig.for_model(T.t, **T.nest(over))
+        config = dict(c.to_diff_dict(), architectures=[T.arch], dtype=dtype, model_type=T.t)
+        config = json.loads(json.dumps(config, default=str))
+        ratio, told = estimated(tool, dict(config=config, batch=B, tokens=S, peak=peak))
+        if type(told) is not bool:
+            continue
+        flat = flatten(c.to_dict())
+        values = {k: flat.get(k) for k in base if not LAYERS.search(k) and not POSITIONS.search(k)}
+        own = all(v == base[k] for k, v in values.items()) or over == data['measured'][0][0]
+        points.append(frames_range.Point(dict(values, S=S), ratio < LEAST, own))
+    ranges = frames_range.ranges(points)
+    if ranges is None:
+        return ['?']
+    keys = {k for r in ranges for k in r.keys} - {'S'}
+    return (['=%s %d' % (k, base[k]) for k in sorted(keys)] + ['~%s %s' % x for x in other_names(T, keys)] +
+            [':' + r.text for r in ranges])
+
+
+def tell(table, tool, folder):
+    """Marks the sections whose rows are less than what was measured, where they are."""
+    for path in sorted(glob.glob(os.path.join(folder, '*.json'))):
+        with open(path) as f:
+            data = json.load(f)
+        sections = frames_table.sections_of(table)
+        if 'measured' not in data or (head := frames_table.head_of(data)) not in sections:
+            continue
+        lines = apart(lambda: conditions_of(tool, data))
+        if lines is None:
+            lines = ['?']
+        print(head, *lines, flush=True)
+        sections[head] = frames_table.with_conditions(sections[head], lines)
+        with open(table, 'w', encoding='utf-8') as f:
+            frames_table.write(sections, f)
 
 
 def at_random(tool, kind, t, seed):
@@ -186,7 +212,7 @@ def main(args):
     elif args[0] == '--random':
         check_random(int(args[1]), args[3], args[4], args[5], args[6:])
     elif args[0] == '--tell':
-        check(args[2], args[3:], args[1])
+        tell(*args[1:])
     else:
         check(args[0], args[1:])
 

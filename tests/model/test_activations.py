@@ -170,8 +170,30 @@ def table():
                                        ("sections came or went", heads[0] == heads[1])) if not is_right])
 
 
+def ranges():
+    """Where rows are less than was measured, a quotient of values separates those configurations from the others."""
+    sys.path.insert(0, os.path.join(ROOT, "scripts", "architectures"))
+    from frames_range import Point, ranges as find  # pylint: disable=import-outside-toplevel
+
+    def points(is_short):
+        return [Point({"narrow": narrow, "wide": wide, "S": tokens}, is_short(narrow, wide, tokens), (narrow, wide) == (100, 400))
+                for narrow in (100, 800) for wide in (100, 400, 800, 6400) for tokens in (1, 64, 1000)]
+
+    def texts(points):
+        found = find(points)
+        return None if found is None else [its.text for its in found]
+    cases = (("far beyond the others", lambda narrow, wide, tokens: wide > 8 * narrow, ["(8.008*narrow)//max(1,wide)"]),
+             ("a few tokens", lambda narrow, wide, tokens: tokens == 1, ["(12.512*S)//max(1,narrow)"]),
+             ("never", lambda *_: False, []),
+             ("always", lambda *_: True, None),
+             ("by its own values", lambda narrow, wide, tokens: (narrow, wide, tokens) == (100, 400, 64), None))
+    check("rows that are less somewhere are told there alone",
+          [f"{what}: {got}" for what, is_short, wanted in cases if (got := texts(points(is_short))) != wanted])
+
+
 if __name__ == "__main__":
     table()
+    ranges()
     recorded()
     others()
     wide_attention()

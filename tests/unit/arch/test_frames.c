@@ -1,0 +1,50 @@
+/* Places of a class, and the conditions under which they are all that can be the peak. */
+#include "tests/unit/cmocka_all.h"
+
+#include "core/arch/frames.h"
+
+static struct gc_frames frames;
+
+static void a_condition_is_no_place(void **state)
+{
+    struct gc_frame_load load = {.batch = 3, .tokens = 25, .element_bytes = 2, .shards = 1};
+    uint64_t bytes;
+    (void)state;
+    frames = (struct gc_frames){
+        .count = 2,
+        .is_exact = true,
+        .items = {{.text = "D*B*S"}, {.text = "(4*S)//max(1,100)", .is_condition = true}},
+    };
+    assert_int_equal(gc_frames_bytes(&frames, &load, &bytes), GC_OK);
+    assert_int_equal(bytes, 150);
+    assert_true(gc_frames_are_exact(&frames, &load));
+    load.tokens = 24;
+    assert_false(gc_frames_are_exact(&frames, &load));
+    load.tokens = 1000000;
+    assert_int_equal(gc_frames_bytes(&frames, &load, &bytes), GC_OK);
+    assert_int_equal(bytes, 6000000);
+    assert_true(gc_frames_are_exact(&frames, &load));
+    frames.is_exact = false;
+    assert_false(gc_frames_are_exact(&frames, &load));
+}
+
+static void a_condition_that_is_unknown_does_not_hold(void **state)
+{
+    const struct gc_frame_load load = {.batch = 1, .tokens = 1, .element_bytes = 2, .shards = 1};
+    (void)state;
+    frames = (struct gc_frames){
+        .count = 1,
+        .is_exact = true,
+        .items = {{.text = "S//0", .is_condition = true}},
+    };
+    assert_false(gc_frames_are_exact(&frames, &load));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_condition_is_no_place),
+        cmocka_unit_test(a_condition_that_is_unknown_does_not_hold),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
