@@ -5,6 +5,7 @@ published ones in ../shared."""
 import json
 import lzma
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -162,11 +163,23 @@ def table():
         with open(told, "w", encoding="utf-8") as file:
             file.write(old.replace(head, head + "?\n>1\n"))
         again = joined(told)
+        measured["rows"] = [row, {**row, "expr": "D*B*S*128"}]
+        constant = []
+        for held in (1, 0.9):
+            measured["info"]["held"] = [1, held]
+            for kind in ("causal", "vlm"):
+                with open(os.path.join(folder, f"{kind}.gpt2.json"), "w", encoding="utf-8") as file:
+                    json.dump({**measured, "kind": kind}, file)
+            constant.append(joined())
     heads = [sorted(line for line in text.splitlines() if line[:1] == "@") for text in (old, new)]
     check("a table keeps the sections that are not measured anew",
           [what for what, is_right in (("nothing measured: the table is another", same == old),
                                        ("a section's rows are not the measured ones", head + ">D*B*S\n@" in new),
                                        ("a mark stays on a section measured anew", head + ">D*B*S\n@" in again),
+                                       ("a constant that is right elsewhere is dropped",
+                                        head + ">D*B*S\n>D*B*S*128\n@" in constant[0]),
+                                       ("a constant that is wrong elsewhere is kept", head + "?\n>D*B*S\n@" in constant[1]),
+                                       ("a class has two sections", "@GPT2LMHeadModel gpt2 vlm" not in constant[0]),
                                        ("sections came or went", heads[0] == heads[1])) if not is_right])
 
 
@@ -191,9 +204,27 @@ def ranges():
           [f"{what}: {got}" for what, is_short, wanted in cases if (got := texts(points(is_short))) != wanted])
 
 
+def beyond():
+    """A section's conditions are in the answer."""
+    with open(os.path.join(ROOT, "core", "arch", "frames.txt"), encoding="utf-8") as file:
+        sections = file.read().split("\n@")
+    problems, held = [], 0
+    for section in sections:
+        name, kind = section.split()[:2]
+        for factor, low, high in re.findall(r"^:\(([\d.]+)\*(\w+)\)//max\(1,(\w+)\)$", section, re.MULTILINE):
+            config = {"architectures": [name], "model_type": kind, "torch_dtype": "bfloat16", low: 64}
+            tokens = 64 if low == "S" else 1000000 if high != "S" else 1 + int(64 * float(factor))
+            told = ["activation_bytes" in estimate({**config, high: size}, 1, tokens)["lower_bounds"]
+                    for size in (64, 64 * (1 + int(float(factor))))]
+            held += not told[0]
+            problems += [] if told[1] else [f"{name}: {high} beyond {factor} times {low}"]
+    check("beyond the measured range of a class", problems if held else ["no class is exact within its range"])
+
+
 if __name__ == "__main__":
     table()
     ranges()
+    beyond()
     recorded()
     others()
     wide_attention()
