@@ -744,9 +744,12 @@ static void set_kv_dtype(const struct gc_estimator *estimator,
 static void note_halved(struct gc_estimate *estimate)
 {
     const enum gc_engine engine = estimate->plan.engine;
-    if (engine == GC_ENGINE_VLLM || engine == GC_ENGINE_SGLANG)
-        gc_notes_add(&estimate->notes, gc_engine_name(engine),
-                     " loads weights of 32 bits in 16: --dtype f16 counts that", NULL);
+    if (engine != GC_ENGINE_VLLM && engine != GC_ENGINE_SGLANG)
+        return;
+    estimate->unknown_parts |= BIT(GC_ESTIMATE_weight) | WORK_PARTS;
+    estimate->approximate_parts |= BIT(GC_ESTIMATE_weight) | WORK_PARTS;
+    gc_notes_add(&estimate->notes, gc_engine_name(engine),
+                 " loads weights of 32 bits in 16: --dtype f16 counts that", NULL);
 }
 
 static void note_unread(struct gc_estimate *estimate)

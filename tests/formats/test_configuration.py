@@ -112,7 +112,8 @@ def never_silent(folder):
         tap.equal("weight_bytes" not in got["lower_bounds"] or "weight_bytes" in got["approximate"], True, got["warnings"])
     # where most of the tensors may depend on such values, what is left is no estimate
     tower = {"hidden_size": 1152, "intermediate_size": 4304, "num_attention_heads": 16, "num_hidden_layers": 27}
-    siglip = {"architectures": ["SiglipModel"], "model_type": "siglip", "text_config": tower, "vision_config": {**tower, "image_size": 384}}
+    siglip = {"architectures": ["SiglipModel"], "model_type": "siglip", "text_config": tower,
+              "vision_config": {**tower, "image_size": 384}}
     got = estimate(put(folder, "config.json", siglip))
     tap.equal(("weight_bytes" in got["lower_bounds"], "weight_bytes" in got["approximate"]), (True, False), got["warnings"])
     # null is a value of its own: as many as heads

@@ -298,8 +298,10 @@ def alone(base):
 
 def check_halved(bert):
     """Weights of 32 bits, which vLLM and SGLang load in 16."""
-    notes = {engine: any("in 16: --dtype f16" in note for note in run(bert, "--engine", engine)[1]["warnings"])
-             for engine in ("transformers", "vllm", "sglang", "llama.cpp")}
+    notes = {}
+    for engine in ("transformers", "vllm", "sglang", "llama.cpp"):
+        answer = run(bert, "--engine", engine)[1]
+        notes[engine] = any("in 16: --dtype f16" in note for note in answer["warnings"]) and "weight_bytes" in answer["approximate"]
     equal("weights of 32 bits: a note where they are loaded in 16", notes, {"transformers": False, "vllm": True, "sglang": True, "llama.cpp": False})
 
 
