@@ -34,6 +34,7 @@ def case(T, over, B, S, dtype, is_whole=False):
     return dict(name='%s.%s' % (T.kind, T.t), config=config, batch=B, tokens=S, peak=p.peak)
 
 
+PROMPT = 128  # tokens of a step from which on a type's own configuration is not to be told
 NEAR, FAR = (2, 4, .5, 3), (.25, .5, 2, 3, 4, 8)  # other values over a type's own
 
 
@@ -127,7 +128,7 @@ def conditions_of(tool, data):
         flat = flatten(c.to_dict())
         values = {k: flat.get(k) for k in base if not LAYERS.search(k) and not POSITIONS.search(k)}
         own = all(v == base[k] for k, v in values.items()) or over == data['measured'][0][0]
-        points.append(frames_range.Point(dict(values, S=S), ratio < LEAST, own))
+        points.append(frames_range.Point(dict(values, S=S), ratio < LEAST, own and S >= PROMPT))
     ranges = frames_range.ranges(points)
     if ranges is None:
         return ['?']

@@ -4,7 +4,7 @@ import collections, itertools
 
 Point = collections.namedtuple('Point', 'values is_short is_own')  # {name: size or None}; by the type's own configuration
 Range = collections.namedtuple('Range', 'text keys told')  # text: 0 beyond it; told: indexes of points that are
-FEW = 2  # points that are right, yet may be beyond a range
+FEW = 2  # points that are right, yet may be beyond a range; or all but those of the type's own configuration
 MOST_RANGES = 6
 
 
@@ -37,7 +37,7 @@ def candidates(points):
             continue
         least = max((x for x, p in zip(at, points) if p.is_own and not p.is_short), default=0)
         right = sorted({x for x, p in zip(at, points) if not p.is_short and x >= least}, reverse=True)
-        for limit in right[:FEW + 1]:
+        for limit in {*right[:FEW + 1], *right[-1:]}:
             beyond = [i for i, x in enumerate(at) if x > limit]
             if not limit or not beyond:
                 continue
@@ -59,7 +59,7 @@ def ranges(points):
             told = option[0].told
             return 2 * len(told & left) - sum(not points[i].is_short for i in told), option[1]
         best = max(options, key=worth, default=None)
-        if best is None or not best[0].told & left or worth(best)[0] <= 0 or len(found) == MOST_RANGES:
+        if best is None or not best[0].told & left or len(found) == MOST_RANGES:
             return None
         found.append(best[0])
         left -= best[0].told
