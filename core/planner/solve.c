@@ -72,6 +72,8 @@ static enum gc_status first_round(struct gc_place_greedy *greedy, struct search 
     const struct gc_place_component *component = greedy->component;
     uint64_t peaks[GC_PLACE_ORDER_COUNT];
     const unsigned orders = component->count > IMPROVE_FIRST ? 1 : GC_PLACE_ORDER_COUNT;
+    for (unsigned by = 0; by < GC_PLACE_ORDER_COUNT; by++)
+        peaks[by] = UINT64_MAX; /* not tried */
     while (search->orders < orders) {
         if (component->peak <= greedy->run->target || greedy->run->stopped)
             return GC_OK;
