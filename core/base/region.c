@@ -9,8 +9,8 @@
 #define ALIGNMENT 16
 #define CHUNK_BYTES_MIN GC_KIB(64)
 #define CHUNK_BYTES_MAX GC_MIB(2)
-#define GROWTH_DIVISOR 4 /* a chunk is this fraction (1/n) of all earlier ones, within bounds */
-#define LARGE_DIVISOR 8  /* a request above this fraction (1/n) of a chunk is large */
+#define GROWTH_DIVISOR 16 /* a chunk is this fraction (1/n) of all earlier ones, within bounds */
+#define LARGE_DIVISOR 8   /* a request above this fraction (1/n) of a chunk is large */
 
 /* The head of a chunk, inside the chunk; `used` and `bytes` include it. */
 struct gc_region_chunk {
