@@ -572,14 +572,16 @@ static enum gc_status compare_row(struct gc_architecture_visitor *visitor,
     struct comparison *comparison = (struct comparison *)visitor;
     uint64_t elements = 1;
     uint64_t all;
-    if (row->dtype != GC_DTYPE_NONE && gc_dtype_get_info(row->dtype)->kind != GC_DTYPE_CLASS_FLOAT)
+    const bool is_of_layers = memchr(row->name, '}', row->name_length) != NULL;
+    if ((row->dtype != GC_DTYPE_NONE &&
+         gc_dtype_get_info(row->dtype)->kind != GC_DTYPE_CLASS_FLOAT) ||
+        (is_of_layers && !comparison->is_naming))
         return GC_OK;
     for (uint32_t i = 0; i < row->dim_count; i++) {
         if (!gc_mul_u64(elements, row->dims[i], &elements))
             return GC_OVERFLOW;
     }
-    const bool is_of_layers = memchr(row->name, '}', row->name_length) != NULL;
-    const bool is_there = mark_named(comparison, row, elements) || is_of_layers;
+    const bool is_there = mark_named(comparison, row, elements);
     if (comparison->is_naming)
         return gc_mul_u64(elements, row->is_uneven ? 1 : row->count, &all) &&
                        gc_add_u64(comparison->elements, all, &comparison->elements)

@@ -69,7 +69,8 @@ int gc_text_find_word(const char *words, const char *word, size_t length)
     /* Lists are short: plain loops take less than strcspn(), which makes a table of the set. */
     for (int index = 0; *words != '\0'; index++) {
         const char *start = words;
-        while (*words != '\0' && !is_between_words(*words))
+        while ((unsigned char)*words > ',' || /* most characters, in one comparison */
+               (*words != '\0' && !is_between_words(*words)))
             words++;
         if ((size_t)(words - start) == length && memcmp(start, word, length) == 0)
             return index;
