@@ -362,24 +362,16 @@ static bool are_frames_exact(const struct gc_estimator *estimator,
 }
 
 /* Activations by the places of the class do not need the layers. */
-static unsigned frame_parts(const struct gc_estimator *estimator,
-                            const struct gc_estimate_request *request,
-                            const struct gc_estimate *estimate)
+static unsigned frame_parts(const struct gc_estimate_request *request)
 {
-    if (!are_frames_exact(estimator, request, estimate))
-        return 0;
     return BIT(GC_ESTIMATE_activation) |
            (request->scores_materialised ? 0 : BIT(GC_ESTIMATE_attention_workspace));
 }
 
-static void note_frames(const struct gc_estimator *estimator,
-                        const struct gc_estimate_request *request, struct gc_estimate *estimate)
+static void note_frames(const struct gc_estimator *estimator, struct gc_estimate *estimate)
 {
     const char *type = estimator->arch.type[0] != '\0' ? estimator->arch.type : "this type";
-    if (estimator->is_gguf || are_frames_exact(estimator, request, estimate))
-        return;
-    estimate->unknown_parts |= BIT(GC_ESTIMATE_activation);
-    estimate->approximate_parts |= BIT(GC_ESTIMATE_activation);
+    gc_estimate_tell(estimate, BIT(GC_ESTIMATE_activation), true);
     if (estimator->frames.count > 0)
         gc_notes_add(
             &estimate->notes, "activations of ", type,
@@ -393,16 +385,16 @@ static void note_frames(const struct gc_estimator *estimator,
 static void add_unknown(const struct gc_estimator *estimator,
                         const struct gc_estimate_request *request, struct gc_estimate *estimate)
 {
-    const unsigned known = frame_parts(estimator, request, estimate);
-    note_frames(estimator, request, estimate);
+    const bool are_exact = are_frames_exact(estimator, request, estimate);
+    const unsigned known = are_exact ? frame_parts(request) : 0;
+    if (!are_exact && !estimator->is_gguf)
+        note_frames(estimator, estimate);
     for (size_t i = 0; i < sizeof(unknown_rules) / sizeof(unknown_rules[0]); i++) {
         const struct unknown_rule *rule = &unknown_rules[i];
         if ((estimator->layers.unknown & (unsigned)rule->unknown) == 0)
             continue;
         const unsigned parts = rule->parts & ~known;
-        estimate->unknown_parts |= parts;
-        if (rule->is_approximate)
-            estimate->approximate_parts |= parts;
+        gc_estimate_tell(estimate, parts, rule->is_approximate);
         if (rule->note != NULL && parts != 0)
             gc_notes_add(&estimate->notes, rule->note, NULL);
     }
@@ -746,8 +738,7 @@ static void note_halved(struct gc_estimate *estimate)
     const enum gc_engine engine = estimate->plan.engine;
     if (engine != GC_ENGINE_VLLM && engine != GC_ENGINE_SGLANG)
         return;
-    estimate->unknown_parts |= BIT(GC_ESTIMATE_weight) | WORK_PARTS;
-    estimate->approximate_parts |= BIT(GC_ESTIMATE_weight) | WORK_PARTS;
+    gc_estimate_tell(estimate, BIT(GC_ESTIMATE_weight) | WORK_PARTS, true);
     gc_notes_add(&estimate->notes, gc_engine_name(engine),
                  " loads weights of 32 bits in 16: --dtype f16 counts that", NULL);
 }
@@ -787,8 +778,7 @@ static void add_contradiction(const struct gc_estimate_request *request,
         (gc_training_is_asked(&request->training)
              ? GC_TRAIN_PASS_PARTS | BIT(GC_ESTIMATE_gradient) | BIT(GC_ESTIMATE_optimiser_state)
              : WORK_PARTS | BIT(GC_ESTIMATE_state));
-    estimate->unknown_parts |= parts;
-    estimate->approximate_parts |= parts;
+    gc_estimate_tell(estimate, parts, true);
     gc_notes_add(&estimate->notes,
                  "the files are not those of the configuration: all that follows is approximate",
                  NULL);
@@ -811,8 +801,7 @@ static void note_stored(const struct gc_estimator *estimator, struct gc_estimate
 {
     const char *word = estimator->arch.dtype;
     const char *given = gc_dtype_name(gc_dtype_from_word(word, strlen(word)));
-    estimate->unknown_parts |= BIT(GC_ESTIMATE_weight);
-    estimate->approximate_parts |= BIT(GC_ESTIMATE_weight);
+    gc_estimate_tell(estimate, BIT(GC_ESTIMATE_weight), true);
     gc_notes_add(&estimate->notes, "weights are counted as their files have them, in ",
                  gc_dtype_name(estimator->main_dtype),
                  "; transformers and vLLM load them in the "
@@ -829,9 +818,8 @@ static void set_unknown(const struct gc_estimator *estimator,
         gc_notes_add(&estimate->notes, "there are no tensors: weights are not counted", NULL);
     }
     if (estimator->weights_known != GC_ARCHITECTURE_EXACT)
-        estimate->unknown_parts |= BIT(GC_ESTIMATE_weight);
-    if (estimator->weights_known == GC_ARCHITECTURE_ABOUT)
-        estimate->approximate_parts |= BIT(GC_ESTIMATE_weight);
+        gc_estimate_tell(estimate, BIT(GC_ESTIMATE_weight),
+                         estimator->weights_known == GC_ARCHITECTURE_ABOUT);
     if (estimator->files == GC_ARCHITECTURE_FILES_OTHER)
         add_contradiction(request, estimate);
     if (is_retyped_by_loading(estimator))

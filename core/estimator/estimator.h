@@ -38,6 +38,15 @@ struct gc_estimator {
     struct gc_training_rows training_rows;
 };
 
+/* Marks parts as a lower bound, or as approximate: they may be less as well. */
+static inline void gc_estimate_tell(struct gc_estimate *estimate, unsigned parts,
+                                    bool is_approximate)
+{
+    estimate->unknown_parts |= parts;
+    if (is_approximate)
+        estimate->approximate_parts |= parts;
+}
+
 /* All parts but overhead of one device. GC_OVERFLOW with estimate->overflowed. */
 enum gc_status gc_split_device(const struct gc_estimator *estimator,
                                const struct gc_estimate_request *request,

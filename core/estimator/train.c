@@ -161,12 +161,9 @@ static enum told find_kind(const struct gc_training_rows *rows, struct gc_traini
     return TOLD_AT_LEAST;
 }
 
-/* Marks the passes as a lower bound, or as approximate. */
 static void tell_passes(struct gc_estimate *estimate, bool is_approximate)
 {
-    estimate->unknown_parts |= GC_TRAIN_PASS_PARTS;
-    if (is_approximate)
-        estimate->approximate_parts |= GC_TRAIN_PASS_PARTS;
+    gc_estimate_tell(estimate, GC_TRAIN_PASS_PARTS, is_approximate);
 }
 
 /* The class: a type may be that of a part, as a language model's below an encoder of images. */
@@ -278,22 +275,16 @@ void gc_train_set_types(const struct gc_estimator *estimator,
     note_rows(estimator, request, estimate);
     const unsigned by_weights = BIT(GC_ESTIMATE_gradient) | BIT(GC_ESTIMATE_optimiser_state);
     if (estimator->weights_known != GC_ARCHITECTURE_EXACT)
-        estimate->unknown_parts |= by_weights;
-    if (estimator->weights_known == GC_ARCHITECTURE_ABOUT)
-        estimate->approximate_parts |= by_weights;
+        gc_estimate_tell(estimate, by_weights, estimator->weights_known == GC_ARCHITECTURE_ABOUT);
     if (estimator->is_indexed_apart) {
-        const unsigned parts =
-            BIT(GC_ESTIMATE_weight) | BIT(GC_ESTIMATE_gradient) | BIT(GC_ESTIMATE_optimiser_state);
-        estimate->unknown_parts |= parts;
-        estimate->approximate_parts |= parts;
+        gc_estimate_tell(estimate, BIT(GC_ESTIMATE_weight) | by_weights, true);
         gc_notes_add(&estimate->notes,
                      "the index's parameters are taken in the configuration's type: approximate",
                      NULL);
     }
     if (estimator->is_unshaped && training->optimiser == GC_OPTIMISER_ADAFACTOR &&
         training->lora_rank == 0) {
-        estimate->unknown_parts |= BIT(GC_ESTIMATE_optimiser_state);
-        estimate->approximate_parts |= BIT(GC_ESTIMATE_optimiser_state);
+        gc_estimate_tell(estimate, BIT(GC_ESTIMATE_optimiser_state), true);
         gc_notes_add(&estimate->notes,
                      "the configuration tells the sum of some weights without their shapes: what "
                      "Adafactor keeps is approximate",

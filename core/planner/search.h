@@ -50,7 +50,7 @@ struct gc_place_model {
     uint32_t *section_begin;   /* section_count + 1 of them */
     uint32_t *section_items;   /* the items alive in each section */
     uint64_t *marks;           /* random words, for the memo's keys (Zobrist hashing); of buffers,
-                                  for components share the memo */
+                                  as components share the memo */
 };
 
 /* GC_TOO_MANY: the component has more than `pair_max` pairs of neighbours. */
