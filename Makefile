@@ -106,9 +106,9 @@ ARCHITECTURES_DIR := $(OUT)/architectures
 TRAINED := causal.llama causal.mistral causal.qwen2 causal.qwen3 causal.mixtral causal.gpt2 causal.gemma2 causal.phi3 causal.qwen3_moe \
 	masked.bert s2s.t5 image.vit image.resnet+layer_type=bottleneck image.resnet+layer_type=basic
 architectures_table = python3 scripts/architectures/table.py $(ARCHITECTURES_DIR) $(ARCHITECTURES_DIR)/bases \
-	> core/arch/architectures.txt.new && mv core/arch/architectures.txt.new core/arch/architectures.txt
+	> core/classes/architectures.txt.new && mv core/classes/architectures.txt.new core/classes/architectures.txt
 .PHONY: architectures
-architectures: ## measure the tables of core/arch anew from transformers; by hand, PYTHON=an interpreter that has it and torch
+architectures: ## measure the tables of core/classes anew from transformers; by hand, PYTHON=an interpreter that has it and torch
 	$(Q)mkdir -p $(ARCHITECTURES_DIR)
 	$(Q)set -e; for kind in causal vlm multimodal s2s speech base masked image sequence; do \
 		$(or $(PYTHON),python3) scripts/architectures/generate.py $(ARCHITECTURES_DIR) $$kind; done
@@ -120,14 +120,14 @@ architectures: ## measure the tables of core/arch anew from transformers; by han
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/defaults.py > core/arch/arch_defaults.def.new
 	$(Q)mv core/arch/arch_defaults.def.new core/arch/arch_defaults.def
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/frames.py $(ARCHITECTURES_DIR)/frames causal vlm s2s speech base masked ctc detection segmentation
-	$(Q)python3 scripts/architectures/frames_table.py $(ARCHITECTURES_DIR)/frames core/arch/frames.txt > core/arch/frames.txt.new
-	$(Q)mv core/arch/frames.txt.new core/arch/frames.txt
+	$(Q)python3 scripts/architectures/frames_table.py $(ARCHITECTURES_DIR)/frames core/classes/frames.txt > core/classes/frames.txt.new
+	$(Q)mv core/classes/frames.txt.new core/classes/frames.txt
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/training.py $(ARCHITECTURES_DIR)/training $(TRAINED)
 	$(Q)mkdir -p $(ARCHITECTURES_DIR)/training_values
 	$(Q)$(or $(PYTHON),python3) scripts/architectures/training_values.py $(ARCHITECTURES_DIR)/training_values $(TRAINED)
-	$(Q)python3 scripts/architectures/training_table.py core/arch/training.txt $(ARCHITECTURES_DIR)/training \
-		$(ARCHITECTURES_DIR)/training_values > core/arch/training.txt.new
-	$(Q)mv core/arch/training.txt.new core/arch/training.txt
+	$(Q)python3 scripts/architectures/training_table.py core/classes/training.txt $(ARCHITECTURES_DIR)/training \
+		$(ARCHITECTURES_DIR)/training_values > core/classes/training.txt.new
+	$(Q)mv core/classes/training.txt.new core/classes/training.txt
 
 .PHONY: clean
 clean: ## remove build/ (fetched packages in build/venv, build/cuda* too)

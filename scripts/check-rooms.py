@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The rooms of core/, shim/ and tools/: which room may include, call and name the structs of which, how large a room and
-its README may be, that the files of a room do not call each other in a circle, and that a function is found by its name.
+its README may be, that the files of a room do not call each other in a circle, that a function is found by its name, and a room in the
+tree's README.
 
     check-rooms.py [--objects DIR] [TREE…]
 
@@ -210,6 +211,10 @@ def check_sizes(tree, files):
             yield f"{folder}: {count} files, at most {FILES_MAX}"
         if count > PLAIN_FILES_MAX[tree] and not (folder / "README.md").is_file():
             yield f"{folder}: {count} files and no README.md"
+    overview = pathlib.Path(tree, "README.md")
+    if overview.is_file():
+        named = set(re.findall(r"`(\w+)/?`", overview.read_text()))
+        yield from (f"{overview} does not name the room {room}" for room in sorted(counts) if room != "." and room not in named)
     for readme in sorted((*pathlib.Path(tree).glob("*/README.md"), *pathlib.Path(tree).glob(f"{ENGINES}/*/README.md"))):
         lines = len(readme.read_text().splitlines())
         if lines > README_LINES_MAX:

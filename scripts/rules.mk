@@ -40,9 +40,9 @@ Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(CURDIR)/%,%,$@)')
 
 CORE_SRC := $(wildcard core/*.c core/*/*.c)
-CORE_TABLES := core/arch/tables.S
+CORE_TABLES := core/classes/tables.S
 # Rooms that read models: they make the module and belong to the tool, and nothing of them is preloaded.
-MODEL_ROOMS := model reader onnx formats graph planner arch training estimator
+MODEL_ROOMS := $(filter-out opaque names halves,$(shell sed -nE '/^model:/,$$s/^([a-z]+): .*/\1/p' core/ROOMS))
 PRELOADED_SRC := $(filter-out $(foreach r,$(MODEL_ROOMS),core/$(r)/%),$(CORE_SRC))
 SHIM_SRC := $(wildcard shim/*.c shim/*.S shim/*/*.c shim/*/*.S)
 TOOL_SRC := $(wildcard tools/*.c tools/*/*.c)
@@ -122,7 +122,7 @@ $(OUT)/obj/%.o: %.S $(FLAGS_FILE)
 	$(call say,AS)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
-$(call obj,$(CORE_TABLES)): $(wildcard core/arch/*.txt)
+$(call obj,$(CORE_TABLES)): $(wildcard core/classes/*.txt)
 -include $(shell test -d $(OUT)/obj && find $(OUT)/obj -name '*.d')
 
 # ---- the library and the tool ----

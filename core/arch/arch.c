@@ -598,9 +598,14 @@ static bool has_section(const struct gc_model *model, const char *prefix)
     return false;
 }
 
+const struct gc_meta_value *gc_arch_quant_method(const struct gc_model *model)
+{
+    return gc_model_find_meta(model, "quantization_config.quant_method");
+}
+
 static bool has_packed_weights(const struct gc_model *model)
 {
-    if (gc_model_find_meta(model, "quantization_config.quant_method") == NULL)
+    if (gc_arch_quant_method(model) == NULL)
         return false;
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         const struct gc_model_tensor *tensor = &model->tensors[i];

@@ -16,12 +16,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The generated tables, each closed by NUL (tables.S): architectures_more.txt with
- * architectures.txt, frames.txt, training.txt. */
-extern const char gc_arch_architectures[];
-extern const char gc_arch_frames[];
-extern const char gc_arch_training[];
-
 #define GC_ARCH_LAYER_MAX 1024U
 #define GC_ARCH_WORD_BYTES 96
 
@@ -171,6 +165,9 @@ bool gc_arch_layer_number(const struct gc_arch *config, enum gc_arch_key key, ui
  * form. Then the defaults for absent values are set, with a note.
  */
 void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_notes *notes);
+
+/* The program that quantised the weights, by the configuration; NULL: none. */
+const struct gc_meta_value *gc_arch_quant_method(const struct gc_model *model);
 
 /* Adds a note if all tensors are of adapters (LoRA, IA3): the base model is in another file. */
 void gc_arch_note_adapters(const struct gc_model *model, struct gc_notes *notes);

@@ -2,8 +2,8 @@
 #ifndef GC_ESTIMATOR_H
 #define GC_ESTIMATOR_H
 
-#include "core/arch/architecture.h"
-#include "core/arch/frames.h"
+#include "core/classes/architecture.h"
+#include "core/classes/frames.h"
 #include "core/arch/layers.h"
 #include "core/arch/shapes.h"
 #include "core/estimator/estimate.h"

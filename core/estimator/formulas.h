@@ -63,7 +63,7 @@ enum gc_status gc_formula_attention_scores_bytes(const struct gc_layer *layer,
                                                  const struct gc_estimate_load *work,
                                                  uint64_t *bytes) GC_CHECKED;
 
-/* The working set of one layer where the class's places are not known (core/arch/frames.h): as for
+/* The working set of one layer where the class's places are not known (core/classes/frames.h): as for
  * Llama's layers in transformers, T = batch · step tokens, H hidden, in the type of activations,
  * the largest of
  *   norm, in 32 bits                         7·T·H

@@ -1,7 +1,7 @@
 #include "core/training/rows.h"
 
-#include "core/arch/arch.h"
 #include "core/base/bits.h"
+#include "core/classes/architecture.h"
 #include "core/model/checked.h"
 
 #include <string.h>
@@ -56,7 +56,7 @@ static void add_row(struct gc_frame_visitor *visitor, char mark, const char *fla
 
 void gc_training_rows_read(const struct gc_model *model, struct gc_training_rows *rows)
 {
-    static const struct gc_frame_table table = {gc_arch_training, ">:"};
+    static const struct gc_frame_table table = {gc_classes_training, ">:"};
     struct row_reader reader = {.visitor = {add_row}, .rows = rows};
     struct gc_frame_section section;
     rows->count = rows->condition_count = 0;
@@ -97,9 +97,7 @@ const struct gc_training_condition *gc_training_rows_unmet(const struct gc_train
 {
     while (*next < rows->condition_count) {
         const struct gc_training_condition *condition = &rows->conditions[(*next)++];
-        uint64_t holds;
-        if (gc_frames_value(condition->text, strlen(condition->text), load, &holds) != GC_OK ||
-            holds == 0)
+        if (!gc_frames_hold(condition->text, load))
             return condition;
     }
     return NULL;

@@ -1,4 +1,4 @@
-/* The memory of a training step's passes, place by place: core/arch/training.txt has, for each
+/* The memory of a training step's passes, place by place: core/classes/training.txt has, for each
  * class of models, the places of its forward and backward pass at which the peak can be, measured
  * as those of frames.h are. A row ">FLAGS SAVED|LOSS|WORK|GRADS" has expressions of the bytes kept
  * for the backward pass, of logits and loss, of other values, and of the gradients alive there
@@ -18,7 +18,7 @@
 #ifndef GC_TRAINING_ROWS_H
 #define GC_TRAINING_ROWS_H
 
-#include "core/arch/frames.h"
+#include "core/classes/frames.h"
 
 #define GC_TRAINING_ROW_MAX 96
 #define GC_TRAINING_TEXT_BYTES 4096

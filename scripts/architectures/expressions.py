@@ -1,4 +1,4 @@
-"""The simplest expression of configuration values that has given values, in the language of core/arch/expression.h.
+"""The simplest expression of configuration values that has given values, in the language of core/classes/expression.h.
 
 Atoms are columns: one number for each probe. An expression is a product of up to three atoms times a fraction, or a sum
 of two or three such products; fewer and simpler ones are tried first (a search through all, with the last product looked

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Joins what frames.py measured to core/arch/frames.txt.
+"""Joins what frames.py measured to core/classes/frames.txt.
 
-usage: frames_table.py FOLDER core/arch/frames.txt > core/arch/frames.txt.new
+usage: frames_table.py FOLDER core/classes/frames.txt > core/classes/frames.txt.new
 
 Sections that are in FOLDER replace those of the table, with their marks "?" and their conditions, which frames_check.py --tell
 sets; the others stay as they are.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Joins what generate.py measured to the table of core/arch/architectures.txt.
+"""Joins what generate.py measured to the table of core/classes/architectures.txt.
 
-usage: table.py FOLDER BASES > core/arch/architectures.txt
+usage: table.py FOLDER BASES > core/classes/architectures.txt
 
 A section of the table:
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Joins what training.py measured to core/arch/training.txt.
+"""Joins what training.py measured to core/classes/training.txt.
 
 usage: training_table.py TABLE FOLDER... > NEW-TABLE  the table with the variants and conditions measured in each FOLDER in place
                                                       of its own; others stay

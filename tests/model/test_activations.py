@@ -124,7 +124,7 @@ def others():
 def wide_attention():
     """Attention far wider than the model: its place is among those of the class, or the activations are told as a bound."""
     layers, heads, size, tokens = 4, 64, 1024, 4096
-    with open(os.path.join(ROOT, "core", "arch", "frames.txt"), encoding="utf-8") as file:
+    with open(os.path.join(ROOT, "core", "classes", "frames.txt"), encoding="utf-8") as file:
         heads_of = [line[1:].split() for line in file if line.startswith("@")]
     cases = [{"architectures": [name], "model_type": kind, "torch_dtype": "bfloat16", "num_hidden_layers": layers,
               "hidden_size": 1024, "num_attention_heads": heads, "num_key_value_heads": heads, "head_dim": size}
@@ -144,7 +144,7 @@ def wide_attention():
 
 def table():
     """Sections measured anew replace those of the table, the others stay."""
-    path = os.path.join(ROOT, "core", "arch", "frames.txt")
+    path = os.path.join(ROOT, "core", "classes", "frames.txt")
     with open(path, encoding="utf-8") as file:
         old = file.read()
     row = {"expr": "D*B*S", "early": False, "runs": 9, "off": 0}
@@ -206,7 +206,7 @@ def ranges():
 
 def beyond():
     """A section's conditions are in the answer."""
-    with open(os.path.join(ROOT, "core", "arch", "frames.txt"), encoding="utf-8") as file:
+    with open(os.path.join(ROOT, "core", "classes", "frames.txt"), encoding="utf-8") as file:
         sections = file.read().split("\n@")
     problems, held = [], 0
     for section in sections:

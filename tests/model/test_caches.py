@@ -21,7 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 TOOL = os.path.join(os.environ.get("BUILD_DIR", os.path.join(ROOT, "build")), "gpucache")
 DEF = os.path.join(ROOT, "core", "arch", "arch_measured.def")
-FRAMES = os.path.join(ROOT, "core", "arch", "frames.txt")
+FRAMES = os.path.join(ROOT, "core", "classes", "frames.txt")
 DOC = os.path.join(ROOT, "docs", "architectures.md")
 # Without words for their layers they look like others, or do not run: all of their files have them.
 WORDS_NEEDED = ("granitemoehybrid", "lfm2_moe", "minimax")

@@ -79,7 +79,7 @@ def coverage(section, pattern):
 def tables(worst):
     """The tables of docs/estimate.md; `worst`: (case, bytes estimated, how it is told) of each model."""
     yield "| class | " + " | ".join(COLUMNS) + " |\n" + "|---" * (len(COLUMNS) + 1) + "|\n"
-    with open(os.path.join(ROOT, "core", "arch", "training.txt"), encoding="utf-8") as file:
+    with open(os.path.join(ROOT, "core", "classes", "training.txt"), encoding="utf-8") as file:
         sections = training_table.read(file)
     for (_, _, name), section in sorted(sections.items(), key=lambda its: its[0][2]):
         yield f"| {name} | " + " | ".join(coverage(section, pattern) for pattern in COLUMNS.values()) + " |\n"
@@ -148,7 +148,7 @@ def recorded():
 
 def scaled():
     """No row of the table is negative or falls at configurations further from what was measured, and each has an answer."""
-    with open(os.path.join(ROOT, "core", "arch", "training.txt"), encoding="utf-8") as file:
+    with open(os.path.join(ROOT, "core", "classes", "training.txt"), encoding="utf-8") as file:
         sections = training_table.read(file)
     problems, rows_count = [], 0
     for (_, model_type, name), section in sections.items():

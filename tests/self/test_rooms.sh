@@ -9,7 +9,9 @@ cd "$tree" || exit 1
 printf 'low:\nhigh: low\n' > core/ROOMS
 printf '.:\nreal: .\n' > shim/ROOMS
 printf 'base:\n.: base\n' > tools/ROOMS
-touch core/{,low,high}/README.md
+touch core/{low,high}/README.md
+rooms() { echo "Rooms: \`low\`, \`high\`" > core/README.md; }
+rooms
 echo 'int gc_low(void);' > core/low/low.h
 echo 'int gc_high(void);' > core/high/high.h
 source_file() { # source_file PATH TEXT: the source, and its object
@@ -78,6 +80,10 @@ echo '/* struct gc_thing */' > core/low/other.h
 ok "a comment may name any" check
 rm core/{low,high}/thing.h core/low/other.h
 sed -i '$d' core/ROOMS
+
+echo "Rooms: \`low\`" > core/README.md
+refuses "a README of the tree that leaves a room out" "core/README.md does not name the room high"
+rooms
 
 mkdir core/lost
 echo > core/lost/lost.h

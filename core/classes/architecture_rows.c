@@ -1,4 +1,4 @@
-#include "core/arch/architecture_rows.h"
+#include "core/classes/architecture_rows.h"
 
 #include "core/io/text.h"
 
@@ -306,6 +306,14 @@ static void set_name(struct gc_architecture_row *row, const char *name, size_t l
     row->dtype = GC_DTYPE_NONE;
     if (colon != NULL)
         row->dtype = gc_dtype_from_safetensors(colon + 1, length - (size_t)(colon + 1 - name));
+}
+
+unsigned gc_architecture_row_numbers(const struct gc_architecture_row *row)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < row->name_length; i++)
+        count += row->name[i] == '{';
+    return count;
 }
 
 bool gc_architecture_row_is_in(const struct gc_architecture_row *row, uint64_t index)

@@ -1,7 +1,7 @@
 /* The tensors of a model by its configuration alone, from the table of architectures.
  *
- * core/arch/architectures.txt, generated from transformers itself (scripts/architectures), has for
- * each class of models its tensors: name, number and dimensions as expressions of the
+ * core/classes/architectures.txt, generated from transformers itself (scripts/architectures), has
+ * for each class of models its tensors: name, number and dimensions as expressions of the
  * configuration's values, and the class's own values for absent ones. architectures_more.txt has,
  * by hand, families that transformers lacks. A class is found by the configuration's
  * "architectures", else by its "model_type".
@@ -11,13 +11,19 @@
 #ifndef GC_ARCHITECTURE_H
 #define GC_ARCHITECTURE_H
 
-#include "core/arch/expression.h"
 #include "core/arch/notes.h"
+#include "core/classes/expression.h"
 #include "core/model/model.h"
 
 #define GC_ARCHITECTURE_KEY_BYTES 160
 
 /* ---- tables: sections of lines, each below its head "@CLASS TYPE KIND" ---- */
+
+/* The generated tables, each closed by NUL (tables.S): architectures_more.txt with
+ * architectures.txt, frames.txt, training.txt. */
+extern const char gc_classes_architectures[];
+extern const char gc_classes_frames[];
+extern const char gc_classes_training[];
 
 /* How well a head fits a configuration; 0: not at all. Heads of kind "head" go by their class
  * alone, those of kind "base" are of the type's model without a head. */
@@ -75,10 +81,17 @@ enum gc_architecture_match {
 /* The class and the type that a configuration names; NULL: none. */
 const char *gc_architecture_class_name(const struct gc_model *model);
 const char *gc_architecture_type_name(const struct gc_model *model);
+/* Adds a note with the name of the class, else of the type, between two texts. */
+void gc_architecture_note(const struct gc_model *model, struct gc_notes *notes, const char *before,
+                          const char *after);
 
 /* The section of a configuration. The model must outlive the scope. */
 enum gc_architecture_match gc_architecture_find(const struct gc_model *model,
                                                 struct gc_architecture_scope *scope);
+/* Whether the class is one type's and the configuration names another that is known: programs that
+ * go by the type run another model than those that go by the class. */
+bool gc_architecture_has_two_types(const struct gc_model *model,
+                                   const struct gc_architecture_scope *scope);
 /* The section of a type's model without a head, for the object `key` of the configuration. */
 bool gc_architecture_find_base(const struct gc_architecture_scope *outer, const char *type,
                                size_t type_length, const char *key, size_t key_length,

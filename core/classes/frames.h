@@ -1,8 +1,8 @@
 /* The memory of a forward pass of a transformers model, beside weights and cache, place by place.
  *
- * core/arch/frames.txt has, for each class of models, the places of its code at which the peak can
- * be, and what lives there as an expression of the configuration's values: measured by running the
- * class on shapes alone (scripts/architectures/frames.py), with attention that writes out its
+ * core/classes/frames.txt has, for each class of models, the places of its code at which the peak
+ * can be, and what lives there as an expression of the configuration's values: measured by running
+ * the class on shapes alone (scripts/architectures/frames.py), with attention that writes out its
  * result only and scores over the vocabulary for the last token, as generation does. The estimate
  * is the largest place. A class is found by the configuration's "architectures", else by its
  * "model_type"; a language model inside another by its object's type.
@@ -53,6 +53,9 @@ void gc_frames_visit(const struct gc_model *model, const struct gc_frame_table *
 struct gc_frame_load;
 enum gc_status gc_frames_value(const char *text, size_t length, const struct gc_frame_load *load,
                                uint64_t *value) GC_CHECKED;
+
+/* Whether a condition holds, an expression as well: it is not 0. */
+bool gc_frames_hold(const char *condition, const struct gc_frame_load *load);
 
 /* ---- frames ---- */
 

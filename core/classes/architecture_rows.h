@@ -3,7 +3,7 @@
 #ifndef GC_ARCHITECTURE_ROWS_H
 #define GC_ARCHITECTURE_ROWS_H
 
-#include "core/arch/architecture.h"
+#include "core/classes/architecture.h"
 #include "core/model/dtype.h"
 
 #define GC_ARCHITECTURE_DIMS_MAX 8
@@ -29,6 +29,9 @@ struct gc_architecture_visitor {
     enum gc_status (*take)(struct gc_architecture_visitor *visitor,
                            const struct gc_architecture_row *row);
 };
+
+/* How many numbers its name has. */
+unsigned gc_architecture_row_numbers(const struct gc_architecture_row *row);
 
 /* Whether item `index` of its list is of the row's kind. */
 bool gc_architecture_row_is_in(const struct gc_architecture_row *row, uint64_t index);

@@ -1,4 +1,4 @@
-#include "core/arch/expression.h"
+#include "core/classes/expression.h"
 
 #include "core/io/text.h"
 

@@ -1,5 +1,5 @@
 /* The table of architectures: sections, their lines, the values of a configuration. */
-#include "core/arch/architecture.h"
+#include "core/classes/architecture.h"
 
 #include "core/arch/arch.h"
 #include "core/io/text.h"
@@ -41,7 +41,7 @@ static const char *section_end(const char *at)
 /* The shared block of a line "%NUMBER". */
 static bool enter_block(struct gc_architecture_lines *lines, const char *number, size_t length)
 {
-    for (const char *at = next_mark(gc_arch_architectures, '*'); *at != '\0';
+    for (const char *at = next_mark(gc_classes_architectures, '*'); *at != '\0';
          at = next_mark(next_line(at), '*')) {
         const char *end = line_end(at);
         if ((size_t)(end - at - 1) != length || memcmp(at + 1, number, length) != 0)
@@ -231,8 +231,8 @@ enum gc_architecture_match gc_architecture_find(const struct gc_model *model,
     const char *type = gc_architecture_type_name(model);
     enum gc_architecture_rank rank;
     init_scope(scope, model);
-    if (!gc_architecture_section(gc_arch_architectures, class, type, gc_architecture_ranks(class),
-                                 &scope->lines, &rank))
+    if (!gc_architecture_section(gc_classes_architectures, class, type,
+                                 gc_architecture_ranks(class), &scope->lines, &rank))
         return GC_ARCHITECTURE_NONE;
     scope->is_other_type = rank == GC_ARCHITECTURE_RANK_CLASS && type != NULL;
     if (rank != GC_ARCHITECTURE_RANK_BASE || class == NULL)
@@ -255,7 +255,7 @@ bool gc_architecture_find_base(const struct gc_architecture_scope *outer, const 
     memcpy(scope->prefix, outer->prefix, before);
     memcpy(scope->prefix + before, key, key_length);
     scope->prefix[before + key_length] = '.';
-    return gc_architecture_section(gc_arch_architectures, NULL, name, BIT(BASE), &scope->lines,
+    return gc_architecture_section(gc_classes_architectures, NULL, name, BIT(BASE), &scope->lines,
                                    &rank);
 }
 
@@ -521,4 +521,30 @@ static bool find_values(const struct gc_expression_names *names,
     if (!class_value(scope, '^', name, value))
         *value = 0;
     return true;
+}
+
+bool gc_architecture_has_two_types(const struct gc_model *model,
+                                   const struct gc_architecture_scope *scope)
+{
+    struct gc_architecture_lines lines;
+    enum gc_architecture_rank rank;
+    return scope->is_other_type &&
+           gc_architecture_section(gc_classes_architectures, NULL, gc_architecture_type_name(model),
+                                   gc_architecture_ranks(NULL), &lines, &rank);
+}
+
+void gc_architecture_note(const struct gc_model *model, struct gc_notes *notes, const char *before,
+                          const char *after)
+{
+    char shown[96];
+    const struct gc_meta_value *type = gc_model_find_meta(model, "model_type");
+    const struct gc_meta_value *classes = gc_model_find_meta(model, "architectures");
+    const char *text = "unknown";
+    if (classes != NULL && classes->kind == GC_META_ARRAY && classes->kept > 0 &&
+        classes->items[0].kind == GC_META_TEXT)
+        text = classes->items[0].text;
+    else if (type != NULL && type->kind == GC_META_TEXT)
+        text = type->text;
+    gc_notes_add(notes, before, gc_text_printable(text, strlen(text), shown, sizeof(shown)), after,
+                 NULL);
 }

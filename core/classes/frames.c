@@ -1,10 +1,10 @@
 /* Tables of rows by class, with the configuration's values put in; the table of frames. */
-#include "core/arch/frames.h"
+#include "core/classes/frames.h"
 
 #include "core/arch/arch.h"
-#include "core/arch/architecture.h"
-#include "core/arch/expression.h"
 #include "core/base/bits.h"
+#include "core/classes/architecture.h"
+#include "core/classes/expression.h"
 #include "core/io/text.h"
 
 #include <ctype.h>
@@ -341,7 +341,7 @@ static void add_frame(struct gc_frame_visitor *visitor, char mark, const char *f
 
 void gc_frames_read(const struct gc_model *model, struct gc_frames *frames)
 {
-    static const struct gc_frame_table table = {gc_arch_frames, "<>{}:"};
+    static const struct gc_frame_table table = {gc_classes_frames, "<>{}:"};
     struct frame_reader reader = {.visitor = {add_frame}, .frames = frames};
     struct gc_frame_section section;
     memset(frames, 0, sizeof(*frames));
@@ -388,14 +388,16 @@ enum gc_status gc_frames_value(const char *text, size_t length, const struct gc_
     return gc_expression_size(text, length, &names.names, value);
 }
 
+bool gc_frames_hold(const char *condition, const struct gc_frame_load *load)
+{
+    uint64_t holds;
+    return gc_frames_value(condition, strlen(condition), load, &holds) == GC_OK && holds != 0;
+}
+
 bool gc_frames_are_exact(const struct gc_frames *frames, const struct gc_frame_load *load)
 {
     for (uint32_t i = 0; i < frames->count; i++) {
-        const struct gc_frame *frame = &frames->items[i];
-        uint64_t holds;
-        if (frame->is_condition &&
-            (gc_frames_value(frame->text, strlen(frame->text), load, &holds) != GC_OK ||
-             holds == 0))
+        if (frames->items[i].is_condition && !gc_frames_hold(frames->items[i].text, load))
             return false;
     }
     return frames->is_exact;

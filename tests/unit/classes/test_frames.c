@@ -1,7 +1,7 @@
 /* Places of a class, and the conditions under which they are all that can be the peak. */
 #include "tests/unit/cmocka_all.h"
 
-#include "core/arch/frames.h"
+#include "core/classes/frames.h"
 
 static struct gc_frames frames;
 

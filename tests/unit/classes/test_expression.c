@@ -1,7 +1,7 @@
 /* Expressions of the tables of architectures. */
 #include "tests/unit/cmocka_all.h"
 
-#include "core/arch/expression.h"
+#include "core/classes/expression.h"
 
 #include <string.h>
 
