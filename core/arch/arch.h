@@ -108,9 +108,19 @@ struct gc_arch_place {
     uint8_t rank;
 };
 
+/* The lengths of names, as bits, for each first character: most keys of a large configuration are
+ * no name. */
+struct gc_arch_index {
+    enum gc_arch_names names;
+    uint64_t lengths[UINT8_MAX + 1];
+};
+
+void gc_arch_index_init(struct gc_arch_index *index, enum gc_arch_names names);
+
 /* False if no key has this name. */
-bool gc_arch_key_find(enum gc_arch_names names, const char *name, size_t length,
+bool gc_arch_key_find(const struct gc_arch_index *index, const char *name, size_t length,
                       struct gc_arch_place *place);
+
 enum gc_arch_value_type {
     GC_ARCH_VALUE_UINT,
     GC_ARCH_VALUE_BOOL,

@@ -31,6 +31,8 @@ static void set(struct gc_arch *arch, const struct gc_arch_place *place, uint32_
 
 void arch_sample(struct gc_arch *arch, enum gc_arch_names names, const char *text)
 {
+    struct gc_arch_index index;
+    gc_arch_index_init(&index, names);
     memset(arch, 0, sizeof(*arch));
     while (*text != '\0') {
         struct gc_arch_place place;
@@ -38,7 +40,7 @@ void arch_sample(struct gc_arch *arch, enum gc_arch_names names, const char *tex
         const size_t name = strcspn(text, "=");
         const char *value = text + name + 1;
         const char *end = text + length;
-        if (!gc_arch_key_find(names, text, name, &place))
+        if (!gc_arch_key_find(&index, text, name, &place))
             fail_msg("not known: %s", text);
         if (memchr(value, ',', (size_t)(end - value)) == NULL) {
             set(arch, &place, GC_ARCH_SINGLE, value, (size_t)(end - value));

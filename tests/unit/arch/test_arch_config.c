@@ -17,7 +17,9 @@ static int clear(void **state)
 
 static bool find(enum gc_arch_names names, const char *name, struct gc_arch_place *place)
 {
-    return gc_arch_key_find(names, name, strlen(name), place);
+    struct gc_arch_index index;
+    gc_arch_index_init(&index, names);
+    return gc_arch_key_find(&index, name, strlen(name), place);
 }
 
 static enum gc_status set(const char *name, uint32_t index, struct gc_arch_value value)
