@@ -56,7 +56,7 @@ static void fill_neighbours(struct gc_place_model *model)
     }
 }
 
-/* The items of each section, the largest first. */
+/* The items of each section, the smallest first. */
 static enum gc_status fill_sections(struct gc_place_model *model, struct gc_region *region)
 {
     struct gc_place_sorter sorter;
@@ -70,7 +70,7 @@ static enum gc_status fill_sections(struct gc_place_model *model, struct gc_regi
     uint32_t *ends = model->section_begin + 2; /* moves down by one as it is filled */
     for (uint32_t i = 0; i < model->count; i++) {
         order[i] = i;
-        sorter.keys[i] = ~model->items[i].bytes;
+        sorter.keys[i] = model->items[i].bytes;
         spans += model->items[i].last - model->items[i].first + 1;
         for (uint32_t s = model->items[i].first; s <= model->items[i].last; s++)
             if (s + 1 < model->section_count)

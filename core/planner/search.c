@@ -1,6 +1,11 @@
 /* Three parts: inference of lower bounds for a node; the choice of candidates; descent and
- * backtracking. Within a node the items' offset bounds only rise, in at most ROUNDS_MAX passes over
- * all items. */
+ * backtracking.
+ *
+ * Inference: the lowest unplaced item of a section leaves room for the rest above it, so it is one
+ * of those with a low enough bound, and all others begin at the least end of these or later. Both
+ * hold for all that follows from the choices so far: a node begins with what its parent inferred,
+ * and backtracking takes it back. Per section only the item with the least end must be exact, so
+ * others are looked at when they are it, in at most ROUNDS_MAX passes over the sections. */
 #include "core/planner/search.h"
 
 #include "core/base/bits.h"
@@ -29,18 +34,25 @@ struct frame {
     uint32_t candidate_end;
     uint32_t candidate_begin;
     uint32_t trail_mark;
+    uint32_t saved_mark;
     uint32_t pool_mark;
     uint32_t rerank_mark;
     bool is_forced; /* the candidates exclude each other: none is skipped */
     bool is_cut;    /* candidates were skipped: no verdict */
 };
 
-/* The least and second least end of an item placed next in a section; the item of the least. */
-struct ends {
-    uint64_t first;
-    uint64_t second;
+/* Of the items that may be next in a section, the least end, and an item that has it unless it was
+ * placed or raised since. */
+struct least {
+    uint64_t end;
     uint32_t item;
-    uint64_t round;
+};
+
+/* A section's least end before it rose; or an item's bound, where `item` is NONE. */
+struct saved {
+    uint64_t value;
+    uint32_t index;
+    uint32_t item;
 };
 
 struct change {
@@ -67,19 +79,22 @@ struct gc_place_search {
     bool is_cut;     /* an exhausted frame was cut: no verdict */
     enum gc_place_verdict verdict;
 
-    uint64_t *levels; /* the offset where each item would rest now */
+    uint64_t *levels; /* the offset where each item would rest now; UINT64_MAX for placed ones */
     uint64_t *offsets;
     uint32_t *next; /* list of unplaced items, by first section; the last entry ends it */
     uint32_t *previous;
     uint64_t *latest; /* of each section: the highest offset of the next item with which the rest
                          still fits */
 
-    uint64_t
-        *bounds; /* least offset of each unplaced item at this node; UINT64_MAX for placed ones */
-    uint64_t *least;   /* of `latest` over ranges of 1, 2, 4, … sections */
-    struct ends *ends; /* of sections */
-    uint64_t round;    /* of inference */
-    uint32_t *witness; /* of each section: an item that may be next, from the last search */
+    /* Inferred, true for all that follows from the choices so far. */
+    uint64_t *bounds;    /* no item can begin below */
+    struct least *least; /* of sections */
+    uint64_t round;      /* of inference */
+    uint64_t *raised;    /* the round in which each bound was raised last */
+    uint32_t *witness;   /* of each section: an item that may be next, from the last search */
+    struct saved *saved; /* what inference changed */
+    uint32_t saved_room;
+    uint32_t saved_used;
 
     struct frame *frames;
     uint32_t depth;
@@ -113,17 +128,6 @@ static inline bool is_passed(const struct gc_place_search *search,
 
 #define ROUNDS_MAX 4
 
-/* An item with a bound that allows it to be next in the section; NONE if there is none. */
-static uint32_t find_next(const struct gc_place_search *search, uint32_t section)
-{
-    const struct gc_place_model *model = search->model;
-    const uint64_t latest = search->latest[section];
-    for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++)
-        if (search->bounds[model->section_items[n]] <= latest)
-            return model->section_items[n];
-    return NONE;
-}
-
 static void raise_priority(struct gc_place_search *search, uint32_t section)
 {
     const struct gc_place_model *model = search->model;
@@ -132,14 +136,31 @@ static void raise_priority(struct gc_place_search *search, uint32_t section)
             search->offsets[model->section_items[n]] == GC_PLACEMENT_FREE;
 }
 
-/* True if every section has an item that may be next, or no unplaced item. */
-static bool sections_go_on(struct gc_place_search *search, uint32_t begin, uint32_t end)
+/* The least offset known of an item; UINT64_MAX if it is placed. */
+static inline uint64_t bound_of(const struct gc_place_search *search,
+                                const struct subproblem *subproblem, uint32_t item)
 {
-    for (uint32_t s = begin; s < end; s++) {
-        if (search->latest[s] == search->capacity ||
-            search->bounds[search->witness[s]] <= search->latest[s])
+    return gc_max_u64(gc_max_u64(search->levels[item], search->bounds[item]), subproblem->level);
+}
+
+/* An item that may be next in the section; NONE if there is none. */
+static uint32_t find_next(const struct gc_place_search *search, const struct subproblem *subproblem,
+                          uint32_t section)
+{
+    const struct gc_place_model *model = search->model;
+    for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++)
+        if (bound_of(search, subproblem, model->section_items[n]) <= search->latest[section])
+            return model->section_items[n];
+    return NONE;
+}
+
+/* True if every section has an item that may be next. */
+static bool sections_go_on(struct gc_place_search *search, const struct subproblem *subproblem)
+{
+    for (uint32_t s = search->model->items[subproblem->head].first; s < subproblem->end; s++) {
+        if (bound_of(search, subproblem, search->witness[s]) <= search->latest[s])
             continue;
-        const uint32_t found = find_next(search, s);
+        const uint32_t found = find_next(search, subproblem, s);
         if (found == NONE) {
             raise_priority(search, s);
             return false;
@@ -149,122 +170,141 @@ static bool sections_go_on(struct gc_place_search *search, uint32_t begin, uint3
     return true;
 }
 
-/* The least of `latest` over ranges of 1, 2, 4, … sections. */
-static void gather_least(struct gc_place_search *search, uint32_t begin, uint32_t end)
-{
-    const uint32_t sections = search->model->section_count;
-    memcpy(search->least + begin, search->latest + begin, (end - begin) * sizeof(uint64_t));
-    for (uint32_t width = 2; width <= end - begin; width *= 2) {
-        const uint64_t *from = search->least + (uint64_t)(gc_top_bit_u64(width) - 1) * sections;
-        uint64_t *to = search->least + (uint64_t)gc_top_bit_u64(width) * sections;
-        for (uint32_t s = begin; s + width <= end; s++)
-            to[s] = gc_min_u64(from[s], from[s + width / 2]);
-    }
-}
-
-static uint64_t least_latest(const struct gc_place_search *search, const struct gc_place_item *item)
-{
-    const unsigned level = gc_top_bit_u64(item->last - item->first + 1);
-    const uint64_t *least = search->least + (uint64_t)level * search->model->section_count;
-    return gc_min_u64(least[item->first], least[item->last + 1 - (1U << level)]);
-}
-
-/* Kept out of line so that least_end(), the hottest function of the search, is inlined. */
-__attribute__((noinline)) static void gather_ends(const struct gc_place_search *search,
-                                                  uint32_t section)
+/* Of the items that may be next in a section, except `but`, the one with the least end; the first
+ * that ends no higher than the section's least end as known. */
+static struct least find_least(const struct gc_place_search *search,
+                               const struct subproblem *subproblem, uint32_t section, uint32_t but)
 {
     const struct gc_place_model *model = search->model;
-    const uint64_t *bounds = search->bounds;
-    struct ends ends = {UINT64_MAX, UINT64_MAX, NONE, search->round};
-    for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++) {
+    const uint64_t latest = search->latest[section];
+    const uint64_t known = search->least[section].end;
+    struct least least = {UINT64_MAX, NONE};
+    for (uint32_t n = model->section_begin[section];
+         n < model->section_begin[section + 1] && least.end > known; n++) {
         const uint32_t i = model->section_items[n];
-        if (bounds[i] >= ends.second)
-            continue;
-        const uint64_t end = bounds[i] + model->items[i].bytes;
-        if (end < ends.first) {
-            ends.second = ends.first;
-            ends.first = end;
-            ends.item = i;
-        } else {
-            ends.second = gc_min_u64(ends.second, end);
-        }
+        const uint64_t bound = bound_of(search, subproblem, i);
+        if (bound <= latest && bound + model->items[i].bytes < least.end && i != but)
+            least = (struct least){bound + model->items[i].bytes, i};
     }
-    search->ends[section] = ends;
-}
-
-/* The least end of the section's unplaced items, except `but`, if placed next. Ends gathered
- * earlier in the iteration stay valid: bounds only rise. */
-static inline uint64_t least_end(const struct gc_place_search *search, uint32_t section,
-                                 uint32_t but)
-{
-    const struct ends *ends = &search->ends[section];
-    if (ends->round != search->round)
-        gather_ends(search, section);
-    return ends->item == but ? ends->second : ends->first;
-}
-
-/* The least end of an item that a skipped item can rest on. */
-static uint64_t least_support(struct gc_place_search *search, uint32_t item)
-{
-    uint64_t least = UINT64_MAX;
-    for (uint32_t s = search->model->items[item].first; s <= search->model->items[item].last; s++)
-        least = gc_min_u64(least, least_end(search, s, item));
+    least.end = gc_max_u64(least.end, known);
     return least;
 }
 
-/* Raises bounds: an item that leaves too little space above it is not the next in that section, so
- * it begins at another item's end or later. False: an item has no offset left. */
-static bool raise_bounds(struct gc_place_search *search, const struct subproblem *subproblem,
-                         bool *raised)
+/* The least end of an item that a skipped item can rest on. The lowest of a section is below it
+ * there. */
+static uint64_t least_support(const struct gc_place_search *search,
+                              const struct subproblem *subproblem, uint32_t item)
 {
-    const struct gc_place_item *items = search->model->items;
-    *raised = false;
-    search->round++;
-    for (uint32_t i = subproblem->head; is_in(search, subproblem, i); i = search->next[i]) {
-        uint64_t bound = search->bounds[i];
-        if (items[i].fixed == GC_PLACEMENT_FREE && is_passed(search, subproblem, i))
-            bound = gc_max_u64(bound, least_support(search, i));
-        else if (bound <= least_latest(search, &items[i]))
-            continue;
-        for (uint32_t s = items[i].first; s <= items[i].last; s++)
-            if (bound > search->latest[s])
-                bound = gc_max_u64(bound, least_end(search, s, i));
-        if (bound == search->bounds[i])
-            continue;
-        if (items[i].fixed != GC_PLACEMENT_FREE || bound > search->capacity ||
-            gc_place_align(bound, items[i].alignment) + items[i].bytes > search->capacity) {
-            search->priority[i]++;
-            return false;
-        }
-        search->bounds[i] = gc_place_align(bound, items[i].alignment);
-        *raised = true;
+    uint64_t support = UINT64_MAX;
+    for (uint32_t s = search->model->items[item].first; s <= search->model->items[item].last; s++) {
+        const struct least *least = &search->least[s];
+        support =
+            gc_min_u64(support, least->item != item ? least->end
+                                                    : find_least(search, subproblem, s, item).end);
     }
+    return support;
+}
+
+/* Keeps a value for undo(). False: there is no room, so the value stays. */
+static bool save(struct gc_place_search *search, uint64_t value, uint32_t index, uint32_t item)
+{
+    if (search->saved_used == search->saved_room)
+        return false;
+    search->saved[search->saved_used++] = (struct saved){value, index, item};
     return true;
 }
 
+/* Raises the item's bound, once in a round: an item that leaves too little space above it is not
+ * the next in that section, so it begins at another item's end or later. False: it has no offset
+ * left. */
+static bool raise_bound(struct gc_place_search *search, const struct subproblem *subproblem,
+                        uint32_t index)
+{
+    const struct gc_place_item *item = &search->model->items[index];
+    if (search->raised[index] == search->round)
+        return true;
+    search->raised[index] = search->round;
+    const uint64_t begin = bound_of(search, subproblem, index);
+    uint64_t bound = begin;
+    if (begin == UINT64_MAX)
+        return true;
+    if (item->fixed == GC_PLACEMENT_FREE && is_passed(search, subproblem, index))
+        bound = gc_max_u64(bound, least_support(search, subproblem, index));
+    uint64_t before;
+    do {
+        before = bound;
+        for (uint32_t s = item->first; s <= item->last; s++)
+            if (bound > search->latest[s])
+                bound = gc_max_u64(bound, search->least[s].end);
+    } while (bound > before);
+    if (bound > search->capacity ||
+        gc_place_align(bound, item->alignment) + item->bytes > search->capacity ||
+        (item->fixed != GC_PLACEMENT_FREE && bound > begin)) {
+        search->priority[index]++;
+        return false;
+    }
+    if (bound > begin && save(search, search->bounds[index], index, NONE))
+        search->bounds[index] = gc_place_align(bound, item->alignment);
+    return true;
+}
+
+/* Raises the section's least end, and the bound of the item that has it, until that stays. False:
+ * there is no placement. */
+static bool raise_least(struct gc_place_search *search, const struct subproblem *subproblem,
+                        uint32_t section, bool *raised)
+{
+    struct least least = search->least[section];
+    while (raise_bound(search, subproblem, least.item)) {
+        const uint64_t bound = bound_of(search, subproblem, least.item);
+        if (bound > search->latest[section] ||
+            bound + search->model->items[least.item].bytes > least.end) {
+            least = find_least(search, subproblem, section, NONE);
+            if (least.item != NONE)
+                continue;
+            raise_priority(search, section);
+            return false;
+        }
+        struct least *before = &search->least[section];
+        if ((least.item != before->item || least.end > before->end) &&
+            save(search, before->end, section, before->item)) {
+            *raised = *raised || least.end > before->end;
+            *before = least;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* False: the node has no solution. */
 static bool infer(struct gc_place_search *search, const struct subproblem *subproblem)
 {
     const struct gc_place_item *items = search->model->items;
     const uint32_t begin = items[subproblem->head].first;
-    uint32_t end = begin;
-    for (uint32_t i = subproblem->head; is_in(search, subproblem, i); i = search->next[i]) {
-        const uint64_t level = search->levels[i];
-        if (items[i].fixed == GC_PLACEMENT_FREE ? level + items[i].bytes <= subproblem->level
-                                                : is_passed(search, subproblem, i))
-            return false;
-        search->bounds[i] = gc_max_u64(level, subproblem->level);
-        if (items[i].bytes > gc_sub_or_zero_u64(search->capacity, search->bounds[i]))
-            return false;
-        end = items[i].last + 1 > end ? items[i].last + 1 : end;
-    }
-    if (!sections_go_on(search, begin, end))
+    if (!sections_go_on(search, subproblem))
         return false;
-    gather_least(search, begin, end);
     bool raised = true;
-    for (unsigned round = 0; raised && round < ROUNDS_MAX; round++)
-        if (!raise_bounds(search, subproblem, &raised) ||
-            (raised && !sections_go_on(search, begin, end)))
+    for (unsigned round = 0; raised && round < ROUNDS_MAX; round++) {
+        raised = false;
+        search->round++;
+        for (uint32_t s = begin; s < subproblem->end; s++)
+            if (!raise_least(search, subproblem, s, &raised))
+                return false;
+    }
+    uint64_t highest = 0;
+    for (uint32_t s = begin; s < subproblem->end; s++)
+        highest = gc_max_u64(highest, search->least[s].end);
+    /* Bounds of other items raise no least end; those without an offset left matter. */
+    for (uint32_t i = subproblem->head; is_in(search, subproblem, i); i = search->next[i]) {
+        const bool passed = is_passed(search, subproblem, i);
+        const bool is_fixed = items[i].fixed != GC_PLACEMENT_FREE;
+        if (is_fixed ? passed : search->levels[i] + items[i].bytes <= subproblem->level)
             return false;
+        const uint64_t bound = gc_max_u64(highest, search->levels[i]);
+        if ((passed || is_fixed || search->preference.by_section ||
+             gc_place_align(bound, items[i].alignment) + items[i].bytes > search->capacity) &&
+            !raise_bound(search, subproblem, i))
+            return false;
+    }
     return true;
 }
 
@@ -313,12 +353,13 @@ static void rank_back(struct gc_place_search *search, const struct frame *frame)
     }
 }
 
-static uint32_t count_next(const struct gc_place_search *search, uint32_t section)
+static uint32_t count_next(const struct gc_place_search *search,
+                           const struct subproblem *subproblem, uint32_t section)
 {
     const struct gc_place_model *model = search->model;
     uint32_t count = 0;
     for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++)
-        count += search->bounds[model->section_items[n]] <= search->latest[section];
+        count += bound_of(search, subproblem, model->section_items[n]) <= search->latest[section];
     return count;
 }
 
@@ -333,14 +374,14 @@ static uint32_t forced_section(const struct gc_place_search *search,
     uint32_t fewest = UINT32_MAX;
     uint32_t end = 0;
     for (uint32_t i = head; is_in(search, subproblem, i); i = search->next[i]) {
-        lowest = gc_min_u64(lowest, search->bounds[i]);
+        lowest = gc_min_u64(lowest, bound_of(search, subproblem, i));
         if (search->model->items[i].last + 1 > end)
             end = search->model->items[i].last + 1;
     }
     for (uint32_t s = search->model->items[head].first; s < end && fewest > 1; s++) {
         if (search->latest[s] > lowest)
             continue;
-        const uint32_t count = count_next(search, s);
+        const uint32_t count = count_next(search, subproblem, s);
         if (count < fewest) {
             fewest = count;
             forced = s;
@@ -367,8 +408,8 @@ static void gather(struct gc_place_search *search, struct frame *frame)
     frame->is_forced = forced != NONE;
     frame->is_cut = false;
     for (uint32_t i = subproblem->head; is_in(search, subproblem, i); i = search->next[i]) {
-        if (search->levels[i] != search->bounds[i] || search->levels[i] >= least_end ||
-            is_passed(search, subproblem, i))
+        if (search->levels[i] >= least_end || is_passed(search, subproblem, i) ||
+            !raise_bound(search, subproblem, i) || search->bounds[i] > search->levels[i])
             continue;
         if (forced != NONE &&
             (search->levels[i] > search->latest[forced] || !is_alive(&items[i], forced)))
@@ -390,6 +431,7 @@ static void gather(struct gc_place_search *search, struct frame *frame)
 #define CANDIDATES_PER_ITEM 64U
 #define PASSED UINT64_C(0xd1b54a32d192ed03) /* in keys */
 #define RERANKS_PER_ITEM 16U
+#define SAVED_PER_ITEM 64U
 
 struct gc_place_search *gc_search_create(struct gc_region *region,
                                          const struct gc_place_model *model,
@@ -413,10 +455,11 @@ struct gc_place_search *gc_search_create(struct gc_region *region,
     search->next = gc_region_alloc(region, (n + 1) * sizeof(uint32_t));
     search->previous = gc_region_alloc(region, (n + 1) * sizeof(uint32_t));
     search->latest = gc_region_alloc(region, sections * sizeof(uint64_t));
-    search->least =
-        gc_region_alloc(region, (gc_top_bit_u64(sections) + 1) * sections * sizeof(uint64_t));
+    search->raised = gc_region_alloc(region, n * sizeof(uint64_t));
+    search->least = gc_region_alloc(region, sections * sizeof(struct least));
     search->witness = gc_region_alloc(region, sections * sizeof(uint32_t));
-    search->ends = gc_region_alloc(region, sections * sizeof(struct ends));
+    search->saved_room = (uint32_t)(n * gc_min_u64(n, SAVED_PER_ITEM));
+    search->saved = gc_region_alloc(region, search->saved_room * sizeof(struct saved));
     search->frames = gc_region_alloc(region, (n + 1) * sizeof(struct frame));
     search->pool = gc_region_alloc(region, (2 * n + 2) * sizeof(struct subproblem));
     search->trail =
@@ -428,9 +471,9 @@ struct gc_place_search *gc_search_create(struct gc_region *region,
     if (search->ranks == NULL || search->order == NULL || search->reranks == NULL ||
         search->levels == NULL || search->offsets == NULL || search->bounds == NULL ||
         search->next == NULL || search->previous == NULL || search->latest == NULL ||
-        search->least == NULL || search->witness == NULL || search->ends == NULL ||
-        search->frames == NULL || search->pool == NULL || search->trail == NULL ||
-        search->candidates == NULL)
+        search->raised == NULL || search->least == NULL || search->witness == NULL ||
+        search->saved == NULL || search->frames == NULL || search->pool == NULL ||
+        search->trail == NULL || search->candidates == NULL)
         return NULL;
     return search;
 }
@@ -453,13 +496,17 @@ void gc_search_begin(struct gc_place_search *search, uint64_t capacity,
             break;
         search->levels[i] = model->items[i].fixed != GC_PLACEMENT_FREE ? model->items[i].fixed : 0;
         search->offsets[i] = GC_PLACEMENT_FREE;
+        search->bounds[i] = 0;
     }
     for (uint32_t section = 0; section < model->section_count; section++) {
         search->latest[section] = search->capacity - model->loads[section];
+        search->least[section] =
+            (struct least){0, model->section_items[model->section_begin[section]]};
         search->witness[section] = model->section_items[model->section_begin[section]];
     }
     search->depth = 0;
     search->trail_used = 0;
+    search->saved_used = 0;
     search->rerank_used = 0;
     search->candidate_used = 0;
     search->pool[0] = (struct subproblem){
@@ -495,11 +542,19 @@ static void undo(struct gc_place_search *search, struct frame *frame)
     const struct gc_place_item *item = &search->model->items[frame->item];
     for (uint32_t s = item->first; s <= item->last; s++)
         search->latest[s] -= item->bytes;
+    while (search->saved_used > frame->saved_mark) {
+        const struct saved *saved = &search->saved[--search->saved_used];
+        if (saved->item == NONE)
+            search->bounds[saved->index] = saved->value;
+        else
+            search->least[saved->index] = (struct least){saved->value, saved->item};
+    }
     while (search->trail_used > frame->trail_mark) {
         const struct change *change = &search->trail[--search->trail_used];
         search->levels[change->item] = change->level;
     }
     link_item(search, frame->item);
+    search->levels[frame->item] = search->offsets[frame->item];
     search->offsets[frame->item] = GC_PLACEMENT_FREE;
     frame->item = NONE;
     search->pool_used = frame->pool_mark;
@@ -516,14 +571,15 @@ static bool place(struct gc_place_search *search, struct frame *frame, uint32_t 
     bool is_free = top - item->slack <= search->limit;
     frame->item = index;
     frame->trail_mark = search->trail_used;
+    frame->saved_mark = search->saved_used;
     search->offsets[index] = offset;
-    search->bounds[index] = UINT64_MAX;
+    search->levels[index] = UINT64_MAX;
     unlink_item(search, index);
     for (uint32_t s = item->first; s <= item->last; s++)
         search->latest[s] += item->bytes;
     for (uint32_t n = model->neighbour_begin[index]; n < model->neighbour_begin[index + 1]; n++) {
         const uint32_t other = model->neighbours[n];
-        if (search->levels[other] >= top || search->offsets[other] != GC_PLACEMENT_FREE)
+        if (search->levels[other] >= top)
             continue;
         if (model->items[other].fixed != GC_PLACEMENT_FREE) {
             is_free = false;
