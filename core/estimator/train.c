@@ -320,7 +320,7 @@ static enum gc_status set_model(const struct gc_estimator *estimator,
     if (status != GC_OK || !gc_add_u64(model->frozen_bytes, base.bytes, &model->frozen_bytes))
         return GC_OVERFLOW;
     model->frozen_elements = base.elements;
-    model->frozen_largest = gc_training_largest(&base, 1);
+    model->frozen_largest = gc_training_largest(&base);
     /* peft's autocast_adapter_dtype. */
     const uint64_t adapter = is_half(dtype) ? sizeof(float) : element;
     return gc_lora_sums(&estimator->lora, training->lora_rank, adapter, &model->trained);

@@ -5,23 +5,12 @@
 
 #include <string.h>
 
-/* "model.layers.3.…": a part is a number. Experts have a number of their own behind their name. */
-static bool is_in_layer(const char *name)
-{
-    for (const char *at = name; at != NULL; at = strchr(at, '.')) {
-        at += *at == '.';
-        const size_t digits = strspn(at, "0123456789");
-        if (digits > 0 && (at[digits] == '.' || at[digits] == '\0'))
-            return strstr(name, ".experts.") == NULL;
-    }
-    return false;
-}
-
 static bool is_target(const struct gc_model_tensor *tensor)
 {
     return tensor->dim_count == 2 && tensor->alias_of == GC_MODEL_NONE &&
            gc_text_ends_with(tensor->name, ".weight") && gc_training_is_parameter(tensor) &&
-           !gc_training_is_embedding(tensor->name) && is_in_layer(tensor->name);
+           !gc_training_is_embedding(tensor->name) && gc_training_layer(tensor->name) != 0 &&
+           strstr(tensor->name, ".experts.") == NULL; /* experts have a number of their own */
 }
 
 static void add_shape(struct gc_lora *lora, const uint64_t *dims)
@@ -71,6 +60,7 @@ enum gc_status gc_lora_sums(const struct gc_lora *lora, uint64_t rank, uint64_t 
                 .elements = gc_sum_mul(&sum, rank, widths[side]),
                 .factored = gc_sum_add(&sum, rank, widths[side]),
                 .element_bytes = element_bytes,
+                .layer = 1,
             };
             if (sum.overflowed || gc_training_sums_add(sums, &tensor, shape->count) != GC_OK)
                 return GC_OVERFLOW;

@@ -81,8 +81,8 @@ static uint64_t tensor_bytes(struct gc_sum *sum, const struct optimiser_row *row
     const uint64_t words = row->step_words + (is_narrow ? 2 : 0);
     if (row->step_words == 0)
         return 0;
-    return gc_max_u64(gc_sum_mul(sum, gc_training_largest(sums, 1), words * sizeof(float)),
-                      gc_sum_mul(sum, gc_training_largest(sums, 2), (words + 1) * sizeof(float)));
+    return gc_max_u64(gc_sum_mul(sum, gc_training_largest(sums), words * sizeof(float)),
+                      gc_sum_mul(sum, gc_training_largest_pair(sums), (words + 1) * sizeof(float)));
 }
 
 enum gc_status gc_optimiser_step_bytes(enum gc_optimiser optimiser,

@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* Keeps the sizes in falling order; the smallest are dropped. */
-static void add_size(struct gc_training_sums *sums, uint64_t elements, uint64_t count)
+static void add_size(struct gc_training_sums *sums, uint64_t elements, uint64_t layer,
+                     uint64_t count)
 {
     struct gc_training_size *sizes = sums->sizes;
     unsigned at = 0;
@@ -16,11 +17,13 @@ static void add_size(struct gc_training_sums *sums, uint64_t elements, uint64_t 
     if (at == GC_TRAINING_SIZE_MAX)
         return;
     if (sizes[at].elements == elements) {
-        sizes[at].count += count;
+        sizes[at].is_pair |= layer != 0 && (layer == sizes[at].layer || count > 1);
+        if (sizes[at].layer == 0)
+            sizes[at].layer = layer;
         return;
     }
     memmove(&sizes[at + 1], &sizes[at], (GC_TRAINING_SIZE_MAX - 1 - at) * sizeof(sizes[0]));
-    sizes[at] = (struct gc_training_size){elements, count};
+    sizes[at] = (struct gc_training_size){elements, layer, layer != 0 && count > 1};
 }
 
 enum gc_status gc_training_sums_add(struct gc_training_sums *sums,
@@ -37,14 +40,19 @@ enum gc_status gc_training_sums_add(struct gc_training_sums *sums,
         sums->blocks = gc_sum_add(&sum, sums->blocks, gc_sum_mul(&sum, blocks, count));
     else
         sums->unblocked = gc_sum_add(&sum, sums->unblocked, all);
-    add_size(sums, tensor->elements, count);
+    add_size(sums, tensor->elements, tensor->layer, count);
     return gc_sum_status(&sum);
 }
 
-uint64_t gc_training_largest(const struct gc_training_sums *sums, uint64_t count)
+uint64_t gc_training_largest(const struct gc_training_sums *sums)
+{
+    return sums->sizes[0].elements;
+}
+
+uint64_t gc_training_largest_pair(const struct gc_training_sums *sums)
 {
     for (unsigned i = 0; i < GC_TRAINING_SIZE_MAX; i++) {
-        if (sums->sizes[i].count >= count)
+        if (sums->sizes[i].is_pair)
             return sums->sizes[i].elements;
     }
     return 0;
@@ -73,6 +81,22 @@ bool gc_training_is_embedding(const char *name)
     size_t length;
     const char *module = module_of(name, &length);
     return gc_text_find_word(whole, module, length) >= 0 || strstr(module, "embed") != NULL;
+}
+
+/* FNV-1a, 64 bits. */
+uint64_t gc_training_layer(const char *name)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (const char *at = name; *at != '\0'; at++) {
+        const size_t digits = at == name || at[-1] == '.' ? strspn(at, "0123456789") : 0;
+        hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+        if (digits > 0 && (at[digits] == '.' || at[digits] == '\0')) {
+            for (size_t i = 1; i < digits; i++)
+                hash = (hash ^ (unsigned char)at[i]) * UINT64_C(0x100000001b3);
+            return hash;
+        }
+    }
+    return 0;
 }
 
 /* A bias of more than two dimensions is GPT-2's mask. */
@@ -109,6 +133,7 @@ static enum gc_status add_tensor(struct gc_training_sums *sums,
         .factored = factored_of(tensor),
         .element_bytes = gc_dtype_get_info(counted)->block_bytes,
         .is_embedding = gc_training_is_embedding(tensor->name),
+        .layer = gc_training_layer(tensor->name),
     };
     return gc_training_sums_add(sums, &added, 1);
 }

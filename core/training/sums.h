@@ -12,7 +12,8 @@
 /* Tensors of one number of elements. */
 struct gc_training_size {
     uint64_t elements;
-    uint64_t count;
+    uint64_t layer; /* the first one's that is in a layer */
+    bool is_pair;   /* that layer has another */
 };
 
 /* Sums over tensors that are trained. */
@@ -34,6 +35,7 @@ struct gc_training_tensor {
     uint64_t factored; /* see above */
     uint64_t element_bytes;
     bool is_embedding;
+    uint64_t layer; /* a number of the layer's own; 0: it is outside of layers */
 };
 
 /* Adds `count` equal tensors. GC_OVERFLOW. */
@@ -41,8 +43,15 @@ enum gc_status gc_training_sums_add(struct gc_training_sums *sums,
                                     const struct gc_training_tensor *tensor,
                                     uint64_t count) GC_CHECKED;
 
-/* Elements of the largest tensor that has at least `count` of its size; 0: there is none. */
-uint64_t gc_training_largest(const struct gc_training_sums *sums, uint64_t count);
+/* Elements of the largest tensor; 0: there is none. */
+uint64_t gc_training_largest(const struct gc_training_sums *sums);
+
+/* Elements of the largest tensor that is not the only one of its size in its layer: one may follow
+ * the other. Tensors of different layers, the embedding and the output stand apart. */
+uint64_t gc_training_largest_pair(const struct gc_training_sums *sums);
+
+/* A number of a tensor's layer, from its name's beginning: "model.layers.3"; 0: it is in none. */
+uint64_t gc_training_layer(const char *name);
 
 /* Whether a tensor is an embedding of words or positions, by its name as in transformers. */
 bool gc_training_is_embedding(const char *name);

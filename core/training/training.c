@@ -21,7 +21,7 @@ static uint64_t gathered_bytes(struct gc_sum *sum, const struct gc_training_mode
 {
     const uint64_t elements = gc_sum_add(sum, model->trained.elements, model->frozen_elements);
     const uint64_t largest =
-        gc_max_u64(gc_training_largest(&model->trained, 1), model->frozen_largest);
+        gc_max_u64(gc_training_largest(&model->trained), model->frozen_largest);
     const uint64_t live =
         gc_sum_mul(sum, gc_max_u64(LIVE_ELEMENTS, largest), element_bytes(all_bytes, elements));
     return gc_min_u64(live, all_bytes);
@@ -32,7 +32,7 @@ static uint64_t gathered_bytes(struct gc_sum *sum, const struct gc_training_mode
 static uint64_t sub_group_bytes(struct gc_sum *sum, const struct gc_training_sums *trained,
                                 uint32_t devices, uint64_t step_bytes)
 {
-    const uint64_t last = gc_divide_up_u64(gc_training_largest(trained, 1), devices);
+    const uint64_t last = gc_divide_up_u64(gc_training_largest(trained), devices);
     return gc_sum_mul(sum, SUB_GROUP_ELEMENTS + last, element_bytes(step_bytes, trained->elements));
 }
 

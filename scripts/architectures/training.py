@@ -30,7 +30,7 @@ import transformers
 import frames
 import frames_run
 from expressions import compiled, evaluate, number_of
-from training_table import hidden, names, unsound
+from training_table import LAYERS, hidden, names, unsound
 from frames_find import ELEMENT, Finder, row_of
 from frames_run import NAMES, alarm, explore, flatten
 from training_step import Step
@@ -200,6 +200,7 @@ class Probe:
 
 class Training(frames_run.Type):
     """A class's runs of a step in a variant."""
+    goes_far = False  # a step's largest places are large in the type's own configuration
 
     def __init__(self, kind, t):
         t, *its = t.split("+")
@@ -464,13 +465,14 @@ def plan(T):
     ranks = random.Random(3)
     runs, kept = [], {"B", "S", *switches(T.base)}
     for p, o in zip(probes, owner):
-        if o is None or o & kept:
+        if (o is None or o & kept) and are_apart(p.flat):
             rank = ranks.choice((4, 24, 48, 64)) if runs and o is None else RANK
             runs.append((dict(p.over, R=rank), p.flat["B"], p.flat["S"], sorted(o or ())))
     del runs[3:5]  # two loads are enough
     for over, b, s, o in list(runs):  # values vary on either side of a switch
         if not o:
             runs += [(dict(over, **{k: v}), b, s, o) for k, v in other_sides(T, over)]
+    runs += list(redrawn(T, runs))
     runs.insert(1, (dict(runs[0][0], R=40), frames_run.BASE_B, frames_run.BASE_S, ["R"]))
     keys = sorted({q for k in good for q in (k if isinstance(k, tuple) else (k,))} - {"B", "S"} | {"R"})
     absent = frames.absent(T, probes, [{"expr": k} for k in keys if k != "R"], keys)
@@ -514,6 +516,26 @@ def other_sides(T, over):
         yield GROUPS, heads
     if STAGE in over and len(over) > 5:
         yield STAGE, over.get(STEM, T.base[STEM])
+
+
+def are_apart(flat):
+    """Whether sizes of neighbouring stages differ: between equal ones layers are alike that otherwise are not."""
+    items = [k for k in flat if "[" in k and not LAYERS.search(k)]
+    return all(a.partition("[")[0] != b.partition("[")[0] or flat[a] != flat[b] for a, b in itertools.pairwise(items))
+
+
+def redrawn(T, runs, count=8):
+    """Runs with layers of stacks and sizes of stages drawn apart, as what doubles together cannot be told apart, and of one
+    sequence, of which some copies are not made."""
+    rnd, least = random.Random(7), LEAST_LAYERS.get(T.t, 2)
+    some = [run for run in runs if not run[3] and len(run[0]) > 5]
+    for n, (over, b, s, o) in enumerate(some[-count:]):
+        flat = T.values(T.config({k: v for k, v in over.items() if k != "R"}), 1, 1, 1)
+        layers = {k: rnd.randint(least, 7) for k, v in flat.items() if LAYERS.search(k) and type(v) is int and v > 0}
+        stages = {k: v * rnd.choice((1, 3)) for k, v in flat.items() if "[" in k and not LAYERS.search(k)}
+        if flat.get(PLAIN_STAGE):
+            stages[STAGE] = flat[STEM]
+        yield {**over, **layers, **stages}, 1 if n % 2 else b, min(s, 1536), o
 
 
 def derived(T, keys):

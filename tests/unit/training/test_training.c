@@ -109,7 +109,7 @@ static void optimisers_keep_what_their_sources_say(void **state)
     assert_int_equal(states(GC_OPTIMISER_ADAMW_8BIT, &half), eight);
 }
 
-/* The two largest tensors are of one size: their temporaries meet. */
+/* The two largest tensors, embedding and output, are of one size but far apart in the step. */
 static void steps_have_temporaries(void **state)
 {
     const struct gc_training_sums wide = count(GC_DTYPE_NONE);
@@ -118,21 +118,30 @@ static void steps_have_temporaries(void **state)
     assert_int_equal(step(GC_OPTIMISER_ADAMW_FOREACH, &wide), 4 * ELEMENTS);
     assert_int_equal(step(GC_OPTIMISER_ADAMW, &wide), 0);
     assert_int_equal(step(GC_OPTIMISER_SGD_MOMENTUM, &wide), 0);
-    assert_int_equal(step(GC_OPTIMISER_ADAFACTOR, &wide), 12 * VOCAB * WIDTH);
-    assert_int_equal(step(GC_OPTIMISER_ADAFACTOR, &half), 20 * VOCAB * WIDTH);
+    assert_int_equal(step(GC_OPTIMISER_ADAFACTOR, &wide), 8 * VOCAB * WIDTH);
+    assert_int_equal(step(GC_OPTIMISER_ADAFACTOR, &half), 16 * VOCAB * WIDTH);
 }
 
-/* A single largest tensor, and smaller ones of one size. */
-static void temporaries_of_single_tensors_do_not_meet(void **state)
+/* Single tensors, two outside of layers, one in each of two layers; smaller ones of one layer. */
+static void temporaries_meet_within_a_layer(void **state)
 {
     struct gc_training_sums sums = {0};
-    const struct gc_training_tensor sizes[] = {{10000, 200, 4, false}, {6000, 160, 4, false}};
+    const struct gc_training_tensor sizes[] = {{10000, 200, 4, false, 0},
+                                               {6000, 160, 4, false, 1},
+                                               {8000, 160, 4, false, 0},
+                                               {7000, 160, 4, false, 1},
+                                               {7000, 160, 4, false, 2}};
     (void)state;
     assert_int_equal(gc_training_sums_add(&sums, &sizes[0], 1), GC_OK);
     assert_int_equal(gc_training_sums_add(&sums, &sizes[1], 5), GC_OK);
-    assert_int_equal(gc_training_largest(&sums, 1), 10000);
-    assert_int_equal(gc_training_largest(&sums, 2), 6000);
+    assert_int_equal(gc_training_sums_add(&sums, &sizes[2], 2), GC_OK);
+    assert_int_equal(gc_training_sums_add(&sums, &sizes[3], 1), GC_OK);
+    assert_int_equal(gc_training_sums_add(&sums, &sizes[4], 1), GC_OK);
+    assert_int_equal(gc_training_largest(&sums), 10000);
+    assert_int_equal(gc_training_largest_pair(&sums), 6000);
     assert_int_equal(step(GC_OPTIMISER_ADAFACTOR, &sums), 8 * 10000);
+    assert_int_equal(gc_training_sums_add(&sums, &sizes[3], 1), GC_OK);
+    assert_int_equal(step(GC_OPTIMISER_ADAFACTOR, &sums), 12 * 7000);
 }
 
 static void only_the_largest_sizes_are_kept(void **state)
@@ -140,12 +149,12 @@ static void only_the_largest_sizes_are_kept(void **state)
     struct gc_training_sums sums = {0};
     (void)state;
     for (uint64_t i = 1; i <= 30; i++) {
-        const struct gc_training_tensor one = {(i * 7) % 31, 1, 4, false};
+        const struct gc_training_tensor one = {(i * 7) % 31, 1, 4, false, i};
         assert_int_equal(gc_training_sums_add(&sums, &one, 1), GC_OK);
     }
     for (unsigned i = 0; i < GC_TRAINING_SIZE_MAX; i++)
         assert_int_equal(sums.sizes[i].elements, 30 - i);
-    assert_int_equal(gc_training_largest(&sums, 2), 0);
+    assert_int_equal(gc_training_largest_pair(&sums), 0);
 }
 
 /* ---- devices ---- */
@@ -203,7 +212,7 @@ static void stage_3_has_limits(void **state)
 {
     const struct gc_training training = {GC_OPTIMISER_ADAMW_FOREACH, false, false, 3, 0};
     struct gc_training_model of = {.has_masters = true};
-    const struct gc_training_tensor layer = {UINT64_C(100000000), 20000, 4, false};
+    const struct gc_training_tensor layer = {UINT64_C(100000000), 20000, 4, false, 1};
     struct gc_training_need need;
     (void)state;
     assert_int_equal(gc_training_sums_add(&of.trained, &layer, 70), GC_OK);
@@ -230,7 +239,19 @@ static void adapters_stand_beside_the_matrices_of_the_layers(void **state)
     assert_int_equal(sums.elements, LAYERS * rank * (WIDER + WIDTH + WIDTH + WIDTH));
     assert_int_equal(sums.bytes, 2 * sums.elements);
     assert_int_equal(sums.factored, LAYERS * (WIDER + 3 * WIDTH + 4 * rank));
-    assert_int_equal(gc_training_largest(&sums, 1), rank * WIDER);
+    assert_int_equal(gc_training_largest(&sums), rank * WIDER);
+}
+
+static void names_tell_layers(void **state)
+{
+    const uint64_t third = gc_training_layer("model.layers.3.mlp.up_proj.weight");
+    (void)state;
+    assert_int_not_equal(third, 0);
+    assert_int_equal(gc_training_layer("model.layers.3.mlp.experts.7.w1.weight"), third);
+    assert_int_not_equal(gc_training_layer("model.layers.31.mlp.up_proj.weight"), third);
+    assert_int_not_equal(gc_training_layer("encoder.layers.3.mlp.up_proj.weight"), third);
+    assert_int_equal(gc_training_layer("lm_head.weight"), 0);
+    assert_int_equal(gc_training_layer("conv2d.weight"), 0);
 }
 
 static void names_tell_embeddings(void **state)
@@ -356,11 +377,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimisers_keep_what_their_sources_say),
         cmocka_unit_test(steps_have_temporaries),
-        cmocka_unit_test(temporaries_of_single_tensors_do_not_meet),
+        cmocka_unit_test(temporaries_meet_within_a_layer),
         cmocka_unit_test(only_the_largest_sizes_are_kept),
         cmocka_unit_test(stages_divide_what_they_say),
         cmocka_unit_test(stage_3_has_limits),
         cmocka_unit_test(adapters_stand_beside_the_matrices_of_the_layers),
+        cmocka_unit_test(names_tell_layers),
         cmocka_unit_test(names_tell_embeddings),
         cmocka_unit_test(the_largest_row_of_the_kind_counts),
         cmocka_unit_test(rows_that_are_no_rows_are_refused),
