@@ -3,6 +3,7 @@ import atexit
 import json
 import os
 import subprocess
+import threading
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("BUILD_DIR", os.path.join(ROOT, "build"))
@@ -13,16 +14,18 @@ PATIENCE = 60  # seconds for what is sure to come, on a machine that is busy wit
 CONTEXT = 64  # MiB of the simulated device's contexts, counted where there is a limit from the start
 
 counts = {"all": 0, "failed": 0}
+lock = threading.Lock()
 
 
 def ok(name, good, shown=""):
-    """One test."""
-    counts["all"] += 1
-    if not good:
-        counts["failed"] += 1
-        for line in str(shown).splitlines():
-            print(f"# {line}")
-    print(f"{'ok' if good else 'not ok'} {counts['all']} - {name}", flush=True)
+    """One test, of any thread."""
+    with lock:
+        counts["all"] += 1
+        if not good:
+            counts["failed"] += 1
+            for line in str(shown).splitlines():
+                print(f"# {line}")
+        print(f"{'ok' if good else 'not ok'} {counts['all']} - {name}", flush=True)
 
 
 def equal(name, got, want):
