@@ -6,6 +6,7 @@
 #include "core/classes/architecture.h"
 #include "core/classes/expression.h"
 #include "core/io/text.h"
+#include "core/model/checked.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -238,16 +239,33 @@ static bool visit_rows(const struct frame_names *own, const char *marks,
     return is_whole;
 }
 
-static uint64_t hidden_of(const struct frame_names *own)
+/* The first of these keys that has a size; 0: none. */
+static uint64_t size_of(const struct frame_names *own, const char *const *keys)
 {
-    static const char *const keys[] = {"hidden_size", "d_model", "n_embd",
-                                       "text_config.hidden_size"};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+    for (; *keys != NULL; keys++) {
         uint64_t value;
-        if (gc_expression_size(keys[i], strlen(keys[i]), &own->names, &value) == GC_OK && value > 0)
+        if (gc_expression_size(*keys, strlen(*keys), &own->names, &value) == GC_OK && value > 0)
             return value;
     }
     return 0;
+}
+
+static uint64_t hidden_of(const struct frame_names *own)
+{
+    static const char *const keys[] = {"hidden_size", "d_model", "n_embd",
+                                       "text_config.hidden_size", NULL};
+    return size_of(own, keys);
+}
+
+/* Scores of a token, of classes that generate. */
+static uint64_t scores_of(const struct frame_names *own, const char *class)
+{
+    static const char *const keys[] = {"vocab_size", "text_config.vocab_size", NULL};
+    return class != NULL && (gc_text_has_ending(class, strlen(class), "ForCausalLM") ||
+                             gc_text_has_ending(class, strlen(class), "LMHeadModel") ||
+                             gc_text_has_ending(class, strlen(class), "ForConditionalGeneration"))
+               ? size_of(own, keys)
+               : 0;
 }
 
 /* A language model of another type than the class was measured with: that type's rows. */
@@ -299,7 +317,7 @@ void gc_frames_visit(const struct gc_model *model, const struct gc_frame_table *
         gc_architecture_section(table->text, class, gc_architecture_type_name(model),
                                 gc_architecture_ranks(class), &lines, &rank);
     section->is_exact = false;
-    section->hidden = 0;
+    section->hidden = section->scores = 0;
     if (!section->is_found)
         return;
     (void)gc_architecture_find(model, &scope);
@@ -308,6 +326,7 @@ void gc_frames_visit(const struct gc_model *model, const struct gc_frame_table *
     section->is_exact = (rank != GC_ARCHITECTURE_RANK_BASE || is_headless(class)) &&
                         !next_marked(&lines, "?", &line);
     section->hidden = hidden_of(&own);
+    section->scores = scores_of(&own, class);
     if (!visit_rows(&own, table->marks, visitor))
         section->is_exact = false;
 }
@@ -348,6 +367,7 @@ void gc_frames_read(const struct gc_model *model, struct gc_frames *frames)
     gc_frames_visit(model, &table, &reader.visitor, &section);
     frames->is_exact = section.is_exact && !reader.is_full;
     frames->hidden = section.hidden;
+    frames->scores = section.scores;
 }
 
 /* ---- sizes ---- */
@@ -429,7 +449,11 @@ enum gc_status gc_frames_bytes(const struct gc_frames *frames, const struct gc_f
                                uint64_t *bytes)
 {
     const bool is_wide = load->element_bytes >= sizeof(float) && has_wide(frames);
-    *bytes = 0;
+    struct gc_sum sum = {false};
+    *bytes = gc_sum_mul(&sum, gc_sum_mul(&sum, load->batch, load->element_bytes),
+                        gc_divide_up_u64(frames->scores, gc_max_u64(load->shards, 1)));
+    if (sum.overflowed)
+        return GC_OVERFLOW;
     for (uint32_t i = 0; i < frames->count; i++) {
         const struct gc_frame *frame = &frames->items[i];
         uint64_t its;

@@ -43,6 +43,7 @@ struct gc_frame_section {
     bool is_found;
     bool is_exact;   /* every row of the class could be read, and they are the class's own */
     uint64_t hidden; /* width of the residual stream; 0: unknown */
+    uint64_t scores; /* of a token; 0: unknown, or the class does not generate */
 };
 
 /* Visits the rows for a configuration. `section` is set in full. */
@@ -71,6 +72,7 @@ struct gc_frames {
     uint32_t count;  /* 0: the class has no rows */
     bool is_exact;   /* every row of the class could be read, and they are the class's own */
     uint64_t hidden; /* width of the residual stream; 0: unknown */
+    uint64_t scores; /* of a token; 0: unknown, or the class does not generate */
     struct gc_frame items[GC_FRAME_MAX];
 };
 
@@ -89,9 +91,9 @@ void gc_frames_read(const struct gc_model *model, struct gc_frames *frames);
 /* Whether they are exact for this load, too: no condition of the class is 0. */
 bool gc_frames_are_exact(const struct gc_frames *frames, const struct gc_frame_load *load);
 
-/* The largest place. What lives beside the residual stream is divided over shards: four rows of
- * `hidden` for each token are on all of them. GC_OVERFLOW beyond 2^53; GC_FORMAT: the table is
- * wrong. */
+/* The largest place, or a token's scores where they are more. What lives beside the residual stream
+ * is divided over shards: four rows of `hidden` for each token are on all of them. GC_OVERFLOW
+ * beyond 2^53; GC_FORMAT: the table is wrong. */
 enum gc_status gc_frames_bytes(const struct gc_frames *frames, const struct gc_frame_load *load,
                                uint64_t *bytes) GC_CHECKED;
 

@@ -26,9 +26,11 @@ def condition(probes, keys, reached):
     return next((k for k, v in f.atoms.items() if (v == reached).all()), None)
 
 
-def solve(T, probes, owner, good, dtype):
+def solve(T, probes, owner, good, dtype, others=()):
+    """The values, and a row of each place that is the peak of one of these runs or of others."""
     keys = sorted({q for k in good for q in (k if isinstance(k, tuple) else (k,))})
-    places = collections.Counter(p.peak_place for p in probes)
+    places = collections.Counter(p.peak_place for p in [*probes, *others])
+    elsewhere = {p.peak_place for p in others}
     looks = [p.look(set(places)) for p in probes]
     groups = {}
     for place in places:
@@ -49,7 +51,7 @@ def solve(T, probes, owner, good, dtype):
     for (place, sig), sets in groups.items():
         idx = tuple(sets)
         peaks = [i for i in idx if probes[i].peak_place == place]
-        if not peaks or len(idx) < 4:
+        if not peaks and place not in elsewhere or len(idx) < 4:
             continue
         expr, unknown = row_of(probes, sets, idx, owner, keys, dtype)
         if unknown > .25 and len(idx) < 8:
@@ -80,12 +82,16 @@ def cost(ratios):
     return sum(min(3, abs(math.log(max(r, .05)))) * (3 if r < LEAST else 1) * (3 if n == 0 else 1) for n, r in enumerate(ratios))
 
 
-def prune(rows, probes, dtype):
-    """Drops rows without which the estimates are as good: a place that a configuration lacks makes them too large."""
-    best = cost(quality(rows, probes, dtype))
+def prune(rows, runs):
+    """Drops rows without which the estimates of runs {dtype: probes} are as good: a place that a configuration lacks makes them
+    too large."""
+    def total(rows):
+        return sum(cost(quality(rows, probes, dtype)) for dtype, probes in runs.items())
+
+    best = total(rows)
     for r in sorted(rows, key=lambda r: r['peaks']):
         less = [x for x in rows if x is not r]
-        c = cost(quality(less, probes, dtype)) if less else 1e9
+        c = total(less) if less else 1e9
         if c <= best + .01:
             rows, best = less, c
     return rows
@@ -95,12 +101,14 @@ def prune(rows, probes, dtype):
 HELD, MOST, ROUNDS = 8, 1.1, 5
 
 
-def in_32_bits(T, probes, owner):
-    """The same in 32 bits, where casts to them make no copy."""
+def in_32_bits(T, probes, owner, far=(0, 0)):
+    """The same in 32 bits, where casts to them make no copy: the base, the far ones, and of the others as many as time allows."""
     wide, wide_owner = [], []
     start = time.process_time()
-    for n, p in enumerate(probes):
-        if time.process_time() - start > 5:
+    first = [0, *range(far[0], sum(far))]
+    for n in first + sorted(set(range(len(probes))) - set(first)):
+        p = probes[n]
+        if n not in first and time.process_time() - start > 5:
             break
         try:
             wide.append(T.run(p.over, p.flat['B'], p.flat['S'], torch.float32))
@@ -115,11 +123,12 @@ def measure(kind, t, out, verbose=False):
     T = Type(kind, t)
     probes, owner, good, loads, info = explore(T)
     start = time.process_time()
+    wide, wide_owner = in_32_bits(T, probes, owner, info['far'])
     rnd = random.Random(2)
     for left in reversed(range(ROUNDS)):
-        keys, rows = solve(T, probes, owner, good, 'bfloat16')
+        keys, rows = solve(T, probes, owner, good, 'bfloat16', wide)
         found = len(rows)
-        rows = prune(rows, probes, 'bfloat16')
+        rows = prune(rows, dict(bfloat16=probes, float32=wide))
         held = others(T, probes[0], good, rnd, HELD, loads)
         ratios = quality(rows, held, 'bfloat16')
         wrong = [p for p, r in zip(held, ratios) if not LEAST <= r <= MOST]
@@ -131,12 +140,10 @@ def measure(kind, t, out, verbose=False):
     info['wrong'] = [({k: v for k, v in p.over.items() if v != probes[0].over.get(k)}, p.flat['B'], p.flat['S'], round(r, 3))
                      for p, r in zip(held, ratios) if not LEAST <= r <= MOST]
     q = quality(rows, probes, 'bfloat16')
-    start = time.process_time()
-    wide, wide_owner = in_32_bits(T, probes, owner)
     rows32 = []
     if wide:
         _, rows32 = solve(T, wide, wide_owner, good, 'float32')
-        rows32 = prune(rows32, wide, 'float32')
+        rows32 = prune(rows32, dict(float32=wide))
         if cost(quality(rows, wide, 'float32')) <= cost(quality(rows32, wide, 'float32')) + .01:
             rows32 = []  # those of 16 bits are as good
         q32 = sorted(quality(rows32 or rows, wide, 'float32'))

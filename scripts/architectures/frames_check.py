@@ -4,6 +4,7 @@
     frames_check.py --tell TABLE TOOL FOLDER      holds TOOL's estimates against all that frames.py measured in FOLDER; sections
                                                   of TABLE that are less somewhere get conditions that tell it there
     frames_check.py --record FILE KIND.TYPE...    adds to FILE: tests/model/activations.jsonl.xz
+    frames_check.py --far FILE KIND.TYPE...       likewise: one value far beyond the others, for each place that is the peak then
     frames_check.py --random N --seed S TABLE TOOL [KIND[.TYPE]...]
                                                   random values, by quarters to eightfold, of N random types of the table, or of
                                                   each of these; and the percentiles of those that are not told
@@ -14,10 +15,9 @@ import torch, transformers
 
 import frames_range, frames_table
 from frames import other_names
-from frames_run import LAYERS, MAPS, POSITIONS, Type, alarm, auto, first_run, flatten, has_groups, types
+from frames_run import LAYERS, MAPS, POSITIONS, Type, alarm, auto, explore, first_run, flatten, has_groups, types
 
 LEAST, MOST = frames_table.LEAST, frames_table.MOST  # estimated over measured
-PARTS = 'activation_bytes', 'attention_workspace_bytes', 'input_bytes'
 
 
 def case(T, over, B, S, dtype, is_whole=False):
@@ -64,17 +64,31 @@ def recorded(kind, t):
     return [c for c in own if c] + further(T, flat, rnd, 1)
 
 
-def record(path, words):
+def far(kind, t):
+    """Cases of one value far beyond the others, and of one token: one for each place of the code that is the peak of some."""
+    T, found = Type(kind, t), []
+    probes, _, _, _, info = explore(T)
+    first, count = info['far']
+    places = {probes[0].peak_place}
+    for p in probes[first:first + count]:
+        if p.peak_place not in places:
+            places.add(p.peak_place)
+            c = case(T, p.over, p.flat['B'], p.flat['S'], 'bfloat16')
+            found += [dict(c, name='far %s.%s' % (kind, t))] if c else []
+    return found
+
+
+def record(path, words, measured, prefix=''):
     """Adds these types to what was recorded, or measures them again."""
     old = []
     if os.path.exists(path):
         with lzma.open(path, 'rt') as f:
             old = [json.loads(x) for x in f]
     for kind, t in types(words):
-        rows = apart(lambda: recorded(kind, t))
+        rows = apart(lambda: measured(kind, t))
         print(kind, t, len(rows or []), flush=True)
         if rows:
-            old = [x for x in old if x['name'] != '%s.%s' % (kind, t)] + rows
+            old = [x for x in old if x['name'] != '%s%s.%s' % (prefix, kind, t)] + rows
             with lzma.open(path, 'wt') as f:
                 f.writelines(json.dumps(x, sort_keys=True) + '\n' for x in old)
 
@@ -89,7 +103,7 @@ def estimated(tool, case):
     if run.returncode:
         return 0, run.stderr.strip()
     answer = json.loads(run.stdout)
-    return sum(answer[part] for part in PARTS) / max(1, case['peak']), 'activation_bytes' in answer['lower_bounds']
+    return answer['activation_bytes'] / max(1, case['peak']), 'activation_bytes' in answer['lower_bounds']
 
 
 def checked(tool, kind, t):
@@ -209,7 +223,9 @@ def main(args):
     gc.collect()
     gc.freeze()  # the children need not look through what was imported
     if args[0] == '--record':
-        record(args[1], args[2:])
+        record(args[1], args[2:], recorded)
+    elif args[0] == '--far':
+        record(args[1], args[2:], far, 'far ')
     elif args[0] == '--random':
         check_random(int(args[1]), args[3], args[4], args[5], args[6:])
     elif args[0] == '--tell':

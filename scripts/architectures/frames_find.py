@@ -5,6 +5,8 @@ writes the expression of a place: the terms of the tensors that live there, by t
 import collections, itertools, math, re
 import numpy as np
 
+from frames_run import LATER
+
 class Finder:
     """Finds sums of products of configuration values that equal given numbers in a set of probes."""
 
@@ -37,9 +39,7 @@ class Finder:
                 if a != b and a not in 'BS' and b not in 'BS':
                     q = self.atoms[a] / self.atoms[b]
                     few = len(ints) <= 8 or ('patch' in b and 'image' in a)
-                    if few and (q == np.floor(q)).all() and q.max() > 1:
-                        quot['(%s/%s)' % (a, b)] = q
-                    elif few and q.max() > 4:
+                    if few and q.max() > (1 if (q == np.floor(q)).all() else 4):
                         quot['(%s//%s)' % (a, b)] = np.floor(q)
         base = [('1', np.ones(self.n))]
         load = [x for x in ('B', 'S') if x in self.atoms]
@@ -196,9 +196,12 @@ def row_of(probes, sets, idx, owner, keys, dtype, finders=None):
 
         numbers = [have[i][2] if i in have else 0 for i in idx]
         count = expression(numbers)
-        if count is None:
+        if count is None and k[2] != LATER:
             count, off = Finder(sub, ('B', 'S')).nearest(numbers) if 0 not in numbers else ('%d' % max(numbers), 1.)
             unknown = max(unknown, off)
+        is_later = k[2] == LATER
+        if is_later and count is None:
+            continue
         ranks = {len(have[i][0]) for i in where}
         dims = None
         elements = [math.prod(have[i][0]) for i in where]
@@ -206,6 +209,8 @@ def row_of(probes, sets, idx, owner, keys, dtype, finders=None):
             dims = [expression([have[i][0][d] for i in where], where) for d in range(ranks.pop())]
         if dims is None or None in dims:
             e = expression(elements, where)
+            if e is None and is_later:
+                continue  # too much rather than too little
             if e is None:
                 near = [f.nearest(elements) for (d, over), f in finders.items() if d and over == where]
                 near = near or [Finder(sub, ('B', 'S')).nearest(elements)]
@@ -220,12 +225,16 @@ def row_of(probes, sets, idx, owner, keys, dtype, finders=None):
         if sizes.max() > 0:
             unit = ELEMENT[dtype] if width == 'D' else int(width)
             exact = width if all(have[i][1] == math.prod(have[i][0]) * unit for i in where) else None
+            if exact is None and is_later:
+                continue
             if exact is None:  # a part of a larger storage
                 ratio = np.median([have[i][1] / max(1, math.prod(have[i][0])) / unit for i in where])
                 text = term(float(ratio), text or '1')
-            terms[(width, text)] = terms.get((width, text), 0) + 1
+            terms[(width, text)] = terms.get((width, text), 0) + (-1 if is_later else 1)
     by = {}
-    for (width, text), n in terms.items():
-        by.setdefault(width, []).append(('%d*' % n if n > 1 else '') + text if text else str(n))
+    for (width, text), n in sorted(terms.items(), key=lambda x: x[1] < 0):
+        if n:
+            by.setdefault(width, []).append(term(n, text or '1'))
     sums = sorted(by.items(), reverse=True)
-    return '+'.join('%s*(%s)' % (w, '+'.join(ts)) if len(ts) > 1 else '%s*%s' % (w, ts[0]) for w, ts in sums), unknown
+    sums = '+'.join('%s*(%s)' % (w, '+'.join(ts)) if len(ts) > 1 or ts[0][0] == '-' else '%s*%s' % (w, ts[0]) for w, ts in sums)
+    return sums.replace('+-', '-'), unknown

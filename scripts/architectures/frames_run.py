@@ -45,9 +45,11 @@ PRESETS = {'deepseek_v2': {'num_experts_per_tok': 6, 'moe_intermediate_size': 14
 for name in ('glm4v', 'glm4v_moe', 'glm46v', 'glm_image', 'glmga'):
     PRESETS[name] = {'text_config.head_dim': 128, 'text_config.rope_parameters': GLM_ROPE}
     PRESETS[name + '_text'] = {'head_dim': 128, 'rope_parameters': GLM_ROPE}
+LATER = 'later'
 ITEMS = 8  # most of a list whose items are values of their own: hidden_sizes[0]
 SAMPLES = 320  # of sound, for a token: 20 ms at 16 kHz
 BASE_S, BASE_B = 512, 3
+SLOW, FEW_TOKENS = .4, 40  # seconds of a step of BASE_S tokens; the tokens of types that are slower: each takes a loop
 LOADS = [(2, 512), (3, 768), (3, 6144), (1, 256), (2, 200), (1, 64), (2, 1536), (5, 512), (1, 4096), (2, 6144), (2, 1000)]
 NAMES = re.compile(r'(?<=[._])(\d+)(?=[._]|$)')
 
@@ -329,9 +331,10 @@ class Probe:
         self.mark = hash(tuple((e[3], e[4], e[6]) if e[0] > 0 else 0 for e in events))
 
     def look(self, places):
-        """What lives at these places when most does: {place: (bytes, [(dtype, module, op, shape)], cache is empty)}."""
+        """What lives at these places when most does: {place: (bytes, [(dtype, module, op, shape, bytes)], cache is empty)}. What
+        the module itself has yet to add to the cache, which counts as a whole, is less: op LATER."""
         live, now, held, best = {}, 0, 0, {}
-        for e in self.events:
+        for when, e in enumerate(self.events):
             if e[0] > 0:
                 live[e[1]] = e
                 if e[1] in self.cache:
@@ -340,7 +343,7 @@ class Probe:
                     now += e[2]
                 p = e[6]
                 if p in places and now + held >= best.get(p, (0, 0))[1]:
-                    best[p] = (now, now + held, [x for x in live.values() if x[1] not in self.cache], held)
+                    best[p] = (now, now + held, [x for x in live.values() if x[1] not in self.cache], held, when)
             else:
                 e = live.pop(e[1], None)
                 if e:
@@ -348,8 +351,14 @@ class Probe:
                         held -= e[2]
                     else:
                         now -= e[2]
-        return {p: (b[0], [(x[4], x[6], x[5], x[3], x[2]) for x in b[2]], b[3] == 0 and self.cache_bytes > 0)
-                for p, b in best.items()}
+        found = {}
+        for p, (now, _, there, held, when) in best.items():
+            is_early = held == 0 and self.cache_bytes > 0
+            later = [] if is_early else [x for x in self.events[when + 1:] if x[0] > 0 and x[1] in self.cache and
+                                         x[6][0] and p[0].startswith(x[6][0])]
+            found[p] = (now - sum(x[2] for x in later), [(x[4], x[6], x[5], x[3], x[2]) for x in there] +
+                        [(x[4], x[6], LATER, x[3], x[2]) for x in later], is_early)
+        return found
 
 
 WORDS = {'feed_forward_proj': ('relu', 'gated-gelu'), 'layer_type': ('basic', 'bottleneck')}  # of sizes, by keys
@@ -481,18 +490,20 @@ FAR = 16  # times a value
 
 def far_probes(T, p0, good, end):
     """Runs with one value far beyond the others, or all others far below it: the places that grow with it are the peak there,
-    however small they are in the type's own configuration. Of one token, scores over the vocabulary are."""
-    found = []
+    however small they are in the type's own configuration. Of one token, scores over the vocabulary are. And the values for
+    which there was no time."""
+    found, late = [], []
     sizes = [k for k in good if type(k) is str and type(p0.flat[k]) is int and p0.flat[k] > 3 and not LAYERS.search(k)]
-    tries = [[({}, BASE_B, 1)]]
+    tries = [(None, [({k: p0.flat[k] * times for k in sizes if 'vocab' in k}, BASE_B, 1)]) for times in (1, FAR)]
     for k in sizes:
         heads = k.replace('num_key_value_heads', 'num_attention_heads')
-        tries.append([({q: p0.flat[q] * FAR for q in {k, heads} if q in p0.flat}, 1, BASE_S),
-                      ({q: max(1, p0.flat[q] // 4) for q in sizes if q not in (k, heads)}, 1, BASE_S)])
-    for first in tries:
+        tries.append((k, [({q: p0.flat[q] * FAR for q in {k, heads} if q in p0.flat}, 1, p0.flat['S']),
+                          ({q: max(1, p0.flat[q] // 4) for q in sizes if q not in (k, heads)}, 1, p0.flat['S'])]))
+    for k, first in tries:
+        if time.process_time() > end:
+            late.append(k)
+            continue
         for over, B, S in first:
-            if time.process_time() > end:
-                return found
             try:
                 p = T.run({**p0.over, **over}, B, S)
             except Exception:
@@ -500,7 +511,7 @@ def far_probes(T, p0, good, end):
             if has_groups(p.flat):
                 found.append(p)
                 break
-    return found
+    return found, late
 
 
 def explore(T, seconds=20, combos=10):
@@ -509,9 +520,16 @@ def explore(T, seconds=20, combos=10):
     took = time.process_time()
     p0 = T.run(over, BASE_B, BASE_S, seconds=60)
     took = time.process_time() - took
-    loads = [x for x in LOADS if x[1] * took < 2048] or [(1, 256)]  # long ones only where time does not grow with tokens
-    probes, owner, good, stuck = [p0], [None], {}, []
-    for b, s in ((1, 1000), (2, 200)):  # the type's own values
+    S = BASE_S
+    if took > SLOW:
+        S, own = FEW_TOKENS, ((1, 2 * FEW_TOKENS), (2, FEW_TOKENS // 2))
+        loads = [(b, max(8, s * S // BASE_S)) for b, s in LOADS if s <= 1024]
+        p0 = T.run(over, BASE_B, S, seconds=60)
+    else:
+        loads = [x for x in LOADS if x[1] * took < 2048]  # long ones only where time does not grow with tokens
+        own = (1, 1000), (2, 200)
+    probes, owner, good, stuck, late = [p0], [None], {}, [], []
+    for b, s in own:  # the type's own values
         try:
             probes.append(T.run(T.few, b, s))
             owner.append(None)
@@ -519,18 +537,19 @@ def explore(T, seconds=20, combos=10):
             pass
     for b, s in loads[:6]:
         probes.append(T.run(over, b, s))
-        owner.append({'B'} if s == BASE_S else {'S'} if b == BASE_B else {'B', 'S'})
+        owner.append({'B'} if s == S else {'S'} if b == BASE_B else {'B', 'S'})
     for k, v in p0.flat.items():
-        if k in 'BS' or time.process_time() - start > seconds:
+        if k in 'BS' or (kind in ('causal', 'vlm') and not T.more and OTHER_PART.search(k)):
             continue
-        if kind in ('causal', 'vlm') and not T.more and OTHER_PART.search(k):
+        if time.process_time() - start > seconds:
+            late += [k] if type(v) is int and v > 1 else []
             continue
         found, same, failed = [], 0, 0
         for x in T.candidates(k, v):
             if len(found) >= T.enough(k, v) or same >= 1 or failed >= 4:
                 break
             try:
-                p = T.run({**over, k: x}, BASE_B, BASE_S)
+                p = T.run({**over, k: x}, BASE_B, S)
             except Exception:
                 failed += 1
                 continue
@@ -551,14 +570,15 @@ def explore(T, seconds=20, combos=10):
         if type(va) is not int or type(vb) is not int:
             continue
         try:
-            p = T.run({**over, a: va * 2, b: vb * 2}, BASE_B, BASE_S)
+            p = T.run({**over, a: va * 2, b: vb * 2}, BASE_B, S)
         except Exception:
             continue
         if p.mark != p0.mark:
             probes.append(p)
             owner.append({a, b})
             good.setdefault((a, b), [2])
-    far = far_probes(T, p0, good, start + seconds * 1.5) if T.goes_far else []
+    far, too_late = far_probes(T, p0, good, start + seconds * 1.5) if T.goes_far else ([], [])
+    first_far = len(probes)
     probes += far
     owner += [None] * len(far)
     rnd, done, tries = random.Random(1), 0, 0
@@ -580,7 +600,8 @@ def explore(T, seconds=20, combos=10):
         probes.append(p)
         owner.append(None)
         done += 1
-    info = dict(seconds=round(time.process_time() - start, 1), probes=len(probes), combos=done, stuck=stuck)
+    info = dict(seconds=round(time.process_time() - start, 1), probes=len(probes), combos=done, stuck=stuck,
+                late=late + too_late, far=[first_far, len(far)])
     return probes, owner, good, loads, info
 
 

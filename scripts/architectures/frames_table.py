@@ -53,7 +53,9 @@ NUMBER = re.compile(r"(?<![\w.])\d{3,}(?![\w.])")
 
 
 def is_sane(expression):
-    """Without a difference of two equal terms, which a search finds where it has nothing better."""
+    """Without a difference of two equal terms or of a size and a load, which a search finds where it has nothing better."""
+    if re.search(r"-[BS](?![\w*])", expression):
+        return False
     for at, sign in enumerate(expression):
         if sign == "-" and expression[at + 1:].startswith(left_term(expression, at)):
             return False
@@ -81,7 +83,9 @@ def sure(rows, runs, are_held):
 
 def is_bound(data, dropped):
     """By the configurations that the rows were held against; without any, by sizes that came out as numbers. A row that was
-    dropped is missing if its place was the peak of more than one run in ten."""
+    dropped is missing if its place was the peak of more than one run in ten. Values that were never changed say nothing."""
+    if data["info"].get("late"):
+        return True
     if any(row.get("peaks", 0) > row["runs"] / 10 for row in dropped):
         return True
     held = data["info"].get("held")

@@ -40,11 +40,31 @@ static void a_condition_that_is_unknown_does_not_hold(void **state)
     assert_false(gc_frames_are_exact(&frames, &load));
 }
 
+static void scores_are_a_place_of_their_own(void **state)
+{
+    struct gc_frame_load load = {.batch = 3, .tokens = 1, .element_bytes = 2, .shards = 1};
+    uint64_t bytes;
+    (void)state;
+    frames = (struct gc_frames){.count = 1, .scores = 1001, .items = {{.text = "D*B*S*1000"}}};
+    assert_int_equal(gc_frames_bytes(&frames, &load, &bytes), GC_OK);
+    assert_int_equal(bytes, 6006);
+    load.tokens = 2;
+    assert_int_equal(gc_frames_bytes(&frames, &load, &bytes), GC_OK);
+    assert_int_equal(bytes, 12000);
+    load.tokens = 1;
+    load.shards = 2;
+    assert_int_equal(gc_frames_bytes(&frames, &load, &bytes), GC_OK);
+    assert_int_equal(bytes, 3006);
+    frames.scores = UINT64_MAX;
+    assert_int_equal(gc_frames_bytes(&frames, &load, &bytes), GC_OVERFLOW);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_condition_is_no_place),
         cmocka_unit_test(a_condition_that_is_unknown_does_not_hold),
+        cmocka_unit_test(scores_are_a_place_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
