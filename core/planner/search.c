@@ -57,6 +57,7 @@ struct saved {
 
 struct change {
     uint64_t level;
+    uint64_t bound;
     uint32_t item;
 };
 
@@ -87,7 +88,7 @@ struct gc_place_search {
                          still fits */
 
     /* Inferred, true for all that follows from the choices so far. */
-    uint64_t *bounds;    /* no item can begin below */
+    uint64_t *bounds;    /* no unplaced item can begin below; UINT64_MAX for placed ones */
     struct least *least; /* of sections */
     uint64_t round;      /* of inference */
     uint64_t *raised;    /* the round in which each bound was raised last */
@@ -140,7 +141,7 @@ static void raise_priority(struct gc_place_search *search, uint32_t section)
 static inline uint64_t bound_of(const struct gc_place_search *search,
                                 const struct subproblem *subproblem, uint32_t item)
 {
-    return gc_max_u64(gc_max_u64(search->levels[item], search->bounds[item]), subproblem->level);
+    return gc_max_u64(search->bounds[item], subproblem->level);
 }
 
 /* An item that may be next in the section; NONE if there is none. */
@@ -182,9 +183,11 @@ static struct least find_least(const struct gc_place_search *search,
     for (uint32_t n = model->section_begin[section];
          n < model->section_begin[section + 1] && least.end > known; n++) {
         const uint32_t i = model->section_items[n];
-        const uint64_t bound = bound_of(search, subproblem, i);
-        if (bound <= latest && bound + model->items[i].bytes < least.end && i != but)
-            least = (struct least){bound + model->items[i].bytes, i};
+        if (search->bounds[i] > latest)
+            continue;
+        const uint64_t end = bound_of(search, subproblem, i) + model->items[i].bytes;
+        if (end < least.end && i != but)
+            least = (struct least){end, i};
     }
     least.end = gc_max_u64(least.end, known);
     return least;
@@ -463,7 +466,7 @@ struct gc_place_search *gc_search_create(struct gc_region *region,
     search->frames = gc_region_alloc(region, (n + 1) * sizeof(struct frame));
     search->pool = gc_region_alloc(region, (2 * n + 2) * sizeof(struct subproblem));
     search->trail =
-        gc_region_alloc(region, (uint64_t)model->neighbour_begin[n] / 2 * sizeof(struct change));
+        gc_region_alloc(region, (n + model->neighbour_begin[n] / 2) * sizeof(struct change));
     search->candidate_room = (uint32_t)(n * gc_min_u64(n, CANDIDATES_PER_ITEM));
     search->candidates = gc_region_alloc(region, search->candidate_room * sizeof(uint32_t));
     search->rerank_room = (uint32_t)(n * gc_min_u64(n, RERANKS_PER_ITEM));
@@ -496,7 +499,7 @@ void gc_search_begin(struct gc_place_search *search, uint64_t capacity,
             break;
         search->levels[i] = model->items[i].fixed != GC_PLACEMENT_FREE ? model->items[i].fixed : 0;
         search->offsets[i] = GC_PLACEMENT_FREE;
-        search->bounds[i] = 0;
+        search->bounds[i] = search->levels[i];
     }
     for (uint32_t section = 0; section < model->section_count; section++) {
         search->latest[section] = search->capacity - model->loads[section];
@@ -552,13 +555,19 @@ static void undo(struct gc_place_search *search, struct frame *frame)
     while (search->trail_used > frame->trail_mark) {
         const struct change *change = &search->trail[--search->trail_used];
         search->levels[change->item] = change->level;
+        search->bounds[change->item] = change->bound;
     }
     link_item(search, frame->item);
-    search->levels[frame->item] = search->offsets[frame->item];
     search->offsets[frame->item] = GC_PLACEMENT_FREE;
     frame->item = NONE;
     search->pool_used = frame->pool_mark;
     search->pending = frame->subproblem.next;
+}
+
+static void save_levels(struct gc_place_search *search, uint32_t item)
+{
+    search->trail[search->trail_used++] =
+        (struct change){search->levels[item], search->bounds[item], item};
 }
 
 /* Places an item at its level. False: it ends too high or above an unplaced fixed item's start. */
@@ -573,7 +582,9 @@ static bool place(struct gc_place_search *search, struct frame *frame, uint32_t 
     frame->trail_mark = search->trail_used;
     frame->saved_mark = search->saved_used;
     search->offsets[index] = offset;
+    save_levels(search, index);
     search->levels[index] = UINT64_MAX;
+    search->bounds[index] = UINT64_MAX;
     unlink_item(search, index);
     for (uint32_t s = item->first; s <= item->last; s++)
         search->latest[s] += item->bytes;
@@ -585,8 +596,9 @@ static bool place(struct gc_place_search *search, struct frame *frame, uint32_t 
             is_free = false;
             continue;
         }
-        search->trail[search->trail_used++] = (struct change){search->levels[other], other};
+        save_levels(search, other);
         search->levels[other] = gc_place_align(top, model->items[other].alignment);
+        search->bounds[other] = gc_max_u64(search->bounds[other], search->levels[other]);
     }
     return is_free;
 }
