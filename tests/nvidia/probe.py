@@ -1,45 +1,12 @@
 """Asks one library, in a process of its own, and prints a line per answer.
 
-usage: probe.py look-ups LIBRARY < NAMES      cuGetProcAddress: NAME FLAGS and, for each version at which the answer
-                                              changes, VERSION:ANSWER: none, or the number of the pointer in this line
-       probe.py errors LIBRARY                cuGetErrorName and cuGetErrorString of each code
+usage: probe.py errors LIBRARY                 cuGetErrorName and cuGetErrorString of each code
        probe.py nvml LIBRARY SEED < NAMES     NVML's functions with null and odd arguments, before and after nvmlInit; texts
 """
 import ctypes
 import os
 import random
 import sys
-
-VERSIONS = [0, *range(2000, 12021, 10), 12030, 13000, -1]
-FLAGS = (0, 1, 2, 3, 4)
-
-
-def look_ups(library):
-    look_up = library.cuGetProcAddress_v2
-    look_up.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p]
-    older = library.cuGetProcAddress
-    older.argtypes = look_up.argtypes[:4]
-    address, old, status = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
-    calls = 0
-    for name in sys.stdin.read().split():
-        for flags in FLAGS:
-            line, last, seen = [], None, []
-            for version in VERSIONS:
-                address.value, old.value, status.value = 77, 78, 79
-                code = look_up(name.encode(), ctypes.byref(address), version, flags, ctypes.byref(status))
-                code_old = older(name.encode(), ctypes.byref(old), version, flags)
-                calls += 2
-                if address.value not in seen:
-                    seen.append(address.value)
-                same = "same" if old.value == address.value else "78" if old.value == 78 else "other"
-                pointer = address.value if address.value in (None, 77) else f"p{seen.index(address.value)}"
-                answer = f"{code},{status.value},{pointer},{code_old},{same}"
-                if answer != last:
-                    line.append(f"{version}:{answer}")
-                    last = answer
-            print(name, flags, *line)
-    print("calls", calls)
-
 
 def errors(library):
     for function in (library.cuGetErrorName, library.cuGetErrorString):
@@ -99,4 +66,4 @@ def nvml(library):
 
 
 if __name__ == "__main__":
-    {"look-ups": look_ups, "errors": errors, "nvml": nvml}[sys.argv[1]](ctypes.CDLL(sys.argv[2]))
+    {"errors": errors, "nvml": nvml}[sys.argv[1]](ctypes.CDLL(sys.argv[2]))

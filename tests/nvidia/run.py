@@ -17,6 +17,7 @@ Prints TAP and a line with the counts. Skips, with a line that says so, where th
 """
 import argparse
 import collections
+import concurrent.futures
 import os
 import pathlib
 import random
@@ -30,6 +31,7 @@ DIFFERENCES = ROOT / "tests/nvidia/differences.txt"
 SIM_SETTINGS = {"SIMCUDA_DEVICES": "0", "SIMCUDA_DRIVER_VERSION": "12020"}
 NEWEST = 12020  # the driver's
 STATES = ("new", "failed")
+MODES = ("off", "track", "cache")  # of the library
 RANDOM_CALLS = 6  # of each function
 EXPORTS = r"(?:cu|nvml)\w+"  # the libraries' symbols
 passed = failed = 0
@@ -63,7 +65,7 @@ class Side:
                     if code.startswith("signal"):
                         self.ended.add(call)
                     self._add("call", call[0], f"{state} {route} {call[1]}", code)
-        for line in self._probe("look-ups", "libcuda", inputs["bases"]):
+        for line in self._ask([inputs["look_ups"], str(where / "libcuda.so.1")], inputs["bases"]):
             name, rest = line.split(" ", 1)
             if name == "calls":
                 self.counts["look-ups"] = int(rest)
@@ -84,9 +86,12 @@ class Side:
         self.counts[kind] += 1
 
     def _probe(self, what, library, names, *more):
-        run = subprocess.run([*functions.NO_DEVICE_FILES, sys.executable, str(ROOT / "tests/nvidia/probe.py"), what,
-                              str(self.where / f"{library}.so.1"), *more], input="\n".join(names), capture_output=True,
-                             text=True, check=True, env=self.environment)
+        library = str(self.where / f"{library}.so.1")
+        return self._ask([sys.executable, str(ROOT / "tests/nvidia/probe.py"), what, library, *more], names)
+
+    def _ask(self, command, names):
+        run = subprocess.run([*functions.NO_DEVICE_FILES, *command], input="\n".join(names), capture_output=True, text=True,
+                             check=True, env=self.environment)
         return run.stdout.splitlines()
 
 
@@ -167,14 +172,17 @@ def is_wild(kinds, letters):
                for kind, letter in zip(kinds, letters))
 
 
-def through_the_library(real, caller, known, options):
-    """The random calls, but for those that end the process. Such a call may end it in a wrapper too that reads what is wild
-    before the driver refuses the call for its state; how many do is returned."""
+def below_the_library(real, caller, mode, options):
+    """The random calls of NVIDIA's driver with the library, but for those that end the process."""
+    return Side(real.where, caller, {**real.inputs, "calls": real.inputs["random"]}, lambda state, call: call in real.ended,
+                LD_PRELOAD=str(options.build / "libgpucache.so"), GPUCACHE_MODE=mode, GPUCACHE_LEDGER="")
+
+
+def through_the_library(real, sides, known):
+    """A call that ends the process may end it in a wrapper too that reads what is wild before the driver refuses the call for
+    its state; how many do is returned."""
     wild = 0
-    for mode in ("off", "track", "cache"):
-        below = Side(real.where, caller, {**real.inputs, "calls": real.inputs["random"]}, lambda state, call: call in real.ended,
-                     LD_PRELOAD=str(options.build / "libgpucache.so"),
-                     GPUCACHE_MODE=mode, GPUCACHE_LEDGER="")
+    for mode, below in sides.items():
         # Addresses of wrappers differ, and with them which of them are equal: found or not is what counts.
         plain = {k: re.sub(r"p\d+", "found", v) for k, v in real.answers.items() if k in below.answers or k[0] != "call"}
         differ = [k for k in plain if re.sub(r"p\d+", "found", below.answers.get(k, "none")) != plain[k]
@@ -226,7 +234,7 @@ def programs(work, options):
         plain = output_of([program], **path)
         check(f"{name}: cudaErrorNoDevice", [] if "cudaMalloc(&pointer, 1 << 20): 100\n" in plain
               and plain.endswith("exit status 0\n") else plain.splitlines())
-        for mode in ("off", "track", "cache"):
+        for mode in MODES:
             below = output_of([program], **path, LD_PRELOAD=str(library), GPUCACHE_MODE=mode)
             check(f"{name}: alike with the library, mode {mode}",
                   [f"{a} | {b}" for a, b in zip(plain.splitlines(), below.splitlines()) if a != b]
@@ -272,20 +280,23 @@ def main():
         nvml = functions.exports(functions.NVML, EXPORTS)
         asked = {n for n in nvml | functions.exports(simulated / "libnvidia-ml.so.1", EXPORTS)
                  if not re.match("nvml(Init|ErrorString|InternalGet)", n)}
-        inputs = {"seed": options.seed, "random": chosen,
+        look_ups = pathlib.Path(work, "look_ups")
+        subprocess.run(["gcc", "-O2", "-o", str(look_ups), str(ROOT / "tests/nvidia/look_ups.c"), "-ldl"], check=True)
+        inputs = {"seed": options.seed, "random": chosen, "look_ups": str(look_ups),
                   "calls": sorted({*functions.systematic_calls(listed), *chosen}),
                   "bases": sorted({coverage.split(n)[0] for n in {*known, *exported}}), "nvml": sorted(asked),
                   # Of no header, and not asked otherwise: there or not.
                   "unknown": (exported | nvml) - {*known, *asked} - {n for n in nvml if re.match("nvml(Init|ErrorString)", n)}}
         print(f"seed {options.seed}", flush=True)
         real = Side(functions.DRIVER.parent, caller, inputs)
-        sides = differences(real, Side(simulated, caller, inputs, lambda state, call: call in real.ended,
-                                         **SIM_SETTINGS)) if options.write else None
-        if options.write:
-            write_differences(sides)
-            return 0
-        found = compare(real, Side(simulated, caller, inputs, lambda state, call: call in real.ended, **SIM_SETTINGS))
-        wild = through_the_library(real, caller, known, options)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:  # a side is a row of processes
+            side = pool.submit(Side, simulated, caller, inputs, lambda state, call: call in real.ended, **SIM_SETTINGS)
+            if options.write:
+                write_differences(differences(real, side.result()))
+                return 0
+            below = {mode: pool.submit(below_the_library, real, caller, mode, options) for mode in MODES}
+            found = compare(real, side.result())
+            wild = through_the_library(real, {mode: future.result() for mode, future in below.items()}, known)
         row_count = abi_of_rows(real, coverage)
         programs(work, options)
     kinds = collections.Counter(kind for kind, _ in found)
