@@ -170,8 +170,7 @@ static enum gc_status open_architecture(struct gc_estimator *estimator,
 static bool is_stored_quantised(const struct gc_estimator *estimator, const struct gc_model *model)
 {
     const bool is_taken = estimator->weight_dtype != GC_DTYPE_NONE && !estimator->weights.is_packed;
-    return estimator->weights.is_quantised ||
-           (!is_taken && gc_arch_quant_method(model) != NULL);
+    return estimator->weights.is_quantised || (!is_taken && gc_arch_quant_method(model) != NULL);
 }
 
 /* `architecture`: what the tensors are computed from; NULL: they are the model's own. */
@@ -198,9 +197,9 @@ static enum gc_status count_weights(struct gc_estimator *estimator, const struct
     return GC_OK;
 }
 
-/* Attention that alone needs more for a token than all places of the class is wider than any that
- * was measured: its own place was never the peak, and is not among them. Places that do not grow
- * with the tokens are of images. */
+/* A layer that alone needs more for a token than all places of the class is wider than any that was
+ * measured: its own place was never the peak, and is not among them. Places that do not grow with
+ * the tokens are of images. */
 static void hold_frames(struct gc_estimator *estimator)
 {
     struct gc_frame_load load = {.batch = 1, .tokens = 4096, .element_bytes = 2, .shards = 1};
@@ -210,8 +209,7 @@ static void hold_frames(struct gc_estimator *estimator)
     load.tokens *= 2;
     if (gc_frames_bytes(&estimator->frames, &load, &many) != GC_OK || many <= few)
         return;
-    if (many / (load.tokens * load.element_bytes) <
-        gc_formula_attention_elements(&estimator->layers))
+    if (many / (load.tokens * load.element_bytes) < gc_formula_least_elements(&estimator->layers))
         estimator->frames.is_exact = false;
 }
 

@@ -123,11 +123,19 @@ static uint64_t forward_elements(const struct gc_layers *layers, const struct gc
     return 4 * hidden + gc_max_u64(sorted, 3 * gc_divide_up_u64(shared, shards));
 }
 
-uint64_t gc_formula_attention_elements(const struct gc_layers *layers)
+/* Half of keys and values may be in the cache alone; experts may run one after the other, with
+ * their results in one place. */
+uint64_t gc_formula_least_elements(const struct gc_layers *layers)
 {
     uint64_t most = 0;
-    for (uint32_t i = 0; i < layers->count; i++)
-        most = gc_max_u64(most, attention_elements(layers, &layers->items[i], 1));
+    for (uint32_t i = 0; i < layers->count; i++) {
+        struct gc_layer layer = layers->items[i];
+        layer.kv_heads /= 2;
+        most = gc_max_u64(most, attention_elements(layers, &layer, 1));
+        most = gc_max_u64(most, layer.experts
+                                    ? (uint64_t)layers->experts_used * layers->expert_intermediate
+                                    : 2 * (uint64_t)layer.intermediate);
+    }
     return most;
 }
 

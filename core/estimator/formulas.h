@@ -78,8 +78,8 @@ enum gc_status gc_formula_activation_layer_bytes(const struct gc_layers *layers,
                                                  const struct gc_estimate_load *work,
                                                  uint64_t *bytes) GC_CHECKED;
 
-/* Attention's part of it, of the layer with the widest, in elements for each token. */
-uint64_t gc_formula_attention_elements(const struct gc_layers *layers);
+/* What surely lives at once in the widest layer, in elements for each token. */
+uint64_t gc_formula_least_elements(const struct gc_layers *layers);
 
 /* Scores over the vocabulary for the last token of each sequence, in 32 bits. */
 enum gc_status gc_formula_logits_bytes(const struct gc_layers *layers,

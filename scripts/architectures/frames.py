@@ -9,7 +9,7 @@ values, are written as products of configuration values, B (sequences) and S (to
     frames.py -v OUT KIND.TYPE        shows the rows
 
 D is the size of the type of activations."""
-import collections, gc, json, math, os, random, signal, sys, time
+import collections, gc, itertools, json, math, os, random, re, signal, sys, time
 import torch, transformers
 
 from expressions import compiled, evaluate
@@ -23,7 +23,9 @@ def condition(probes, keys, reached):
     if 0. not in reached:
         return None
     f = Finder(probes, [k for k in keys if isinstance(probes[0].flat.get(k), (bool, int, str, type(None)))])
-    return next((k for k, v in f.atoms.items() if (v == reached).all()), None)
+    layers = [k for k in f.atoms if k[0] not in '!?' and re.search('layer|dense', k)]
+    more = {'min(1,max(0,%s-%s))' % x: f.atoms[x[0]] > f.atoms[x[1]] for x in itertools.permutations(layers, 2)}
+    return next((k for k, v in {**f.atoms, **more}.items() if (v == reached).all()), None)
 
 
 def solve(T, probes, owner, good, dtype, others=()):

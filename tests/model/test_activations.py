@@ -141,16 +141,37 @@ def others():
     check("a language model of another type inside", [] if whole * 4096 <= got <= whole * 4096 * 1.02 else [str(got)])
 
 
-def wide_attention():
-    """Attention far wider than the model: its place is among those of the class, or the activations are told as a bound."""
-    layers, heads, size, tokens = 4, 64, 1024, 4096
+def generating(tokens, **values):
+    """Each measured class that generates, with these values, and its estimate."""
     with open(os.path.join(ROOT, "core", "classes", "frames.txt"), encoding="utf-8") as file:
         heads_of = [line[1:].split() for line in file if line.startswith("@")]
-    cases = [{"architectures": [name], "model_type": kind, "torch_dtype": "bfloat16", "num_hidden_layers": layers,
-              "hidden_size": 1024, "num_attention_heads": heads, "num_key_value_heads": heads, "head_dim": size}
+    cases = [{"architectures": [name], "model_type": kind, "torch_dtype": "bfloat16", **values}
              for name, kind, task in heads_of if task == "causal"]
     with ThreadPoolExecutor(2) as pool:
-        answers = list(pool.map(lambda config: estimate(config, 1, tokens, "--engine", "transformers"), cases))
+        return cases, list(pool.map(lambda config: estimate(config, 1, tokens, "--engine", "transformers"), cases))
+
+
+def wide_layers():
+    """A layer far wider than the model: its place is among those of the class, or the activations are told as a bound."""
+    layers, hidden, width, tokens = 4, 1024, 131072, 4096
+    sizes = {"num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": 16, "head_dim": 64}
+    _, narrow = generating(tokens, **sizes, intermediate_size=hidden)
+    cases, answers = generating(tokens, **sizes, intermediate_size=width)
+    problems, counted = [], 0
+    for case, answer, other in zip(cases, answers, narrow):
+        if answer["weight_bytes"] - other["weight_bytes"] < 2 * 2 * layers * hidden * (width - hidden):
+            continue  # the class has another name for this size
+        counted += 1
+        if answer["activation_bytes"] < 2 * 2 * tokens * width and "activation_bytes" not in answer["lower_bounds"]:
+            problems.append(f"{case['model_type']}: {answer['activation_bytes']} beside layers {width} wide")
+    check("layers far wider than the model", problems if counted > 50 else [f"{counted} types"])
+
+
+def wide_attention():
+    """Attention far wider than the model: likewise."""
+    layers, heads, size, tokens = 4, 64, 1024, 4096
+    cases, answers = generating(tokens, num_hidden_layers=layers, hidden_size=1024, num_attention_heads=heads,
+                                num_key_value_heads=heads, head_dim=size)
     problems, counted = [], 0
     for case, answer in zip(cases, answers):
         width = answer["kv_cache_bytes"] / layers
@@ -191,6 +212,10 @@ def table():
                 with open(os.path.join(folder, f"{kind}.gpt2.json"), "w", encoding="utf-8") as file:
                     json.dump({**measured, "kind": kind}, file)
             constant.append(joined())
+        measured.update(rows=[row], info={**measured["info"], "held": [1], "late": ["width"]})
+        with open(os.path.join(folder, "causal.gpt2.json"), "w", encoding="utf-8") as file:
+            json.dump(measured, file)
+        late = joined()
     heads = [sorted(line for line in text.splitlines() if line[:1] == "@") for text in (old, new)]
     check("a table keeps the sections that are not measured anew",
           [what for what, is_right in (("nothing measured: the table is another", same == old),
@@ -199,6 +224,7 @@ def table():
                                        ("a constant that is right elsewhere is dropped",
                                         head + ">D*B*S\n>D*B*S*128\n@" in constant[0]),
                                        ("a constant that is wrong elsewhere is kept", head + "?\n>D*B*S\n@" in constant[1]),
+                                       ("values that were never changed are told", head + "?\n>D*B*S\n@" in late),
                                        ("a class has two sections", "@GPT2LMHeadModel gpt2 vlm" not in constant[0]),
                                        ("sections came or went", heads[0] == heads[1])) if not is_right])
 
@@ -248,6 +274,7 @@ if __name__ == "__main__":
     recorded()
     far()
     others()
+    wide_layers()
     wide_attention()
     published()
     sys.exit(finish())
