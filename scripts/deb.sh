@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the Debian packages into build/deb, from a copy of the tree's own files, and has lintian read them.
-# Needs what scripts/deps.sh deb installs, the CUDA headers among it.
+# Needs what scripts/deps.sh deb installs, the CUDA headers among it. JOBS: so many processors, all without.
 set -eu
 cd "$(dirname "$0")/.."
 out=$PWD/build/deb
@@ -26,7 +26,7 @@ fi
 echo "building packages; the log is build/deb/log"
 cd "$tree"
 # It is a build of its own, not part of the make that may have called; a copy needs no cleaning.
-env -u MAKEFLAGS -u MAKELEVEL DEB_BUILD_PROFILES="$profiles" dpkg-buildpackage -us -uc -b -nc -j"$(nproc)" > "$out/log" 2>&1 || {
+env -u MAKEFLAGS -u MAKELEVEL DEB_BUILD_PROFILES="$profiles" dpkg-buildpackage -us -uc -b -nc -j"${JOBS:-$(nproc)}" > "$out/log" 2>&1 || {
     tail -n 30 "$out/log" >&2
     echo "the package was not built; all of it: $out/log" >&2
     exit 1

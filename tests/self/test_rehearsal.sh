@@ -1,7 +1,7 @@
 #!/bin/bash
 # The blocks of scripts/gpu.sh on the simulated device, each to its last line; an odd device's wrong assumptions are named; a job
 # that fails shows nothing; results are collected.
-# alone: it times calls
+# waits: for jobs that sleep; no assumption about speed is judged
 # timeout: 400
 . "$(dirname "$0")/../lib.sh"
 unset OUT
