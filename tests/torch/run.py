@@ -96,9 +96,9 @@ class Results:
 
 
 def environment_of(options, allocator, folder, **added):
-    """The variables of a process with PyTorch and this allocator."""
+    """The variables of a process with PyTorch and this allocator; none that keeps Python from using PyTorch's bytecode again."""
     kept = {key: value for key, value in os.environ.items()
-            if not key.startswith(("GPUCACHE_", "SIMCUDA_", "CUDA_", "LD_", "PYTORCH_", "TORCH"))}
+            if not key.startswith(("GPUCACHE_", "SIMCUDA_", "CUDA_", "LD_", "PYTHON", "PYTORCH_", "TORCH"))}
     return {**kept, **ALLOCATORS[allocator], "LD_LIBRARY_PATH": f"{options.build}/simcuda:{options.stubs}", "HOME": folder,
             "TORCHINDUCTOR_CACHE_DIR": folder, "GPUCACHE_LEDGER": os.path.join(folder, "ledger"), "OMP_NUM_THREADS": "1",
             "TORCH_CUDNN_V8_API_DISABLED": "1",  # the interface of cuDNN that its stub has
