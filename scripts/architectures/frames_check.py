@@ -128,10 +128,11 @@ def check(tool, words):
 
 
 def conditions_of(tool, data):
-    """A section's lines that tell where its rows are less than what frames.py measured: [line]."""
+    """A section's lines that tell where its rows are less than what frames.py measured, and more where a range has all of that:
+    [line]."""
     T = Type(data['kind'], data['type'])
-    base = {k: v for k, v in flatten(T.base).items() if type(v) is int}
-    points = []
+    base = {k: v for k, v in flatten(T.base).items() if type(v) in (int, bool)}
+    short, over_much = [], []
     for over, B, S, dtype, peak in data['measured']:
         c = transformers.AutoConfig.for_model(T.t, **T.nest(over))
         config = dict(c.to_diff_dict(), architectures=[T.arch], dtype=dtype, model_type=T.t)
@@ -142,10 +143,12 @@ def conditions_of(tool, data):
         flat = flatten(c.to_dict())
         values = {k: flat.get(k) for k in base if not LAYERS.search(k) and not POSITIONS.search(k)}
         own = all(v == base[k] for k, v in values.items()) or over == data['measured'][0][0]
-        points.append(frames_range.Point(dict(values, S=S), ratio < LEAST, own and S >= PROMPT))
-    ranges = frames_range.ranges(points)
+        for points, is_off in (short, ratio < LEAST), (over_much, ratio > MOST):
+            points.append(frames_range.Point(dict(values, S=S), is_off, own and S >= PROMPT))
+    ranges = frames_range.ranges(short)
     if ranges is None:
         return ['?']
+    ranges += [r for r in frames_range.ranges(over_much, frames_range.FEW) or () if r.text not in {x.text for x in ranges}]
     keys = {k for r in ranges for k in r.keys} - {'S'}
     return (['=%s %d' % (k, base[k]) for k in sorted(keys)] + ['~%s %s' % x for x in other_names(T, keys)] +
             [':' + r.text for r in ranges])

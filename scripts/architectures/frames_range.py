@@ -11,12 +11,16 @@ MOST_RANGES = 6
 def quotients(points):
     """All (names above, names below), without tokens on both sides."""
     names = sorted({k for p in points for k in p.values if k != 'S'})
-    names = [k for k in names if len({p.values.get(k) for p in points}) > 1]
+    names = [k for k in names if len({p.values.get(k) for p in points}) > 1 and not is_switch(k, points)]
     above = [(k,) for k in names] + [('S',)] + [('S', k) for k in names]
     below = [(k,) for k in names] + [('S',)] + [('S', k) for k in names]
     for a, b in itertools.product(above, below):
         if not set(a) & set(b):
             yield a, b
+
+
+def is_switch(name, points):
+    return all(type(p.values.get(name)) is bool for p in points)
 
 
 def product(values, names):
@@ -28,6 +32,15 @@ def product(values, names):
 
 def number(x):
     return '%.0f' % x if x >= 1000 else ('%.3f' % x).rstrip('0').rstrip('.')
+
+
+def switches(points):
+    """Those that are another than by the type's own configuration."""
+    for k in sorted({k for p in points for k in p.values}):
+        own = {p.values.get(k) for p in points if p.is_own}
+        if is_switch(k, points) and len(own) == 1:
+            beyond = frozenset(i for i, p in enumerate(points) if p.values[k] not in own)
+            yield Range(('?' if True in own else '!') + k, {k}, beyond), -1
 
 
 def candidates(points):
@@ -50,16 +63,18 @@ def candidates(points):
             yield Range(text, set(a) | set(b), frozenset(beyond)), min(gap, 4) - len(a) - len(b)
 
 
-def ranges(points):
-    """The fewest found; None: there are none that tell all that is short."""
+def ranges(points, most_right=None):
+    """The fewest found; None: there are none that tell all that is short, and no more of those that are right than this."""
     left, found = {i for i, p in enumerate(points) if p.is_short}, []
-    options = list(candidates(points)) if left else []
+    options = [*candidates(points), *switches(points)] if left else []
+    if most_right is not None:
+        options = [x for x in options if sum(not points[i].is_short for i in x[0].told) <= most_right]
     while left:
         def worth(option):
             told = option[0].told
             return 2 * len(told & left) - sum(not points[i].is_short for i in told), option[1]
-        best = max(options, key=worth, default=None)
-        if best is None or not best[0].told & left or len(found) == MOST_RANGES:
+        best = max((x for x in options if x[0].told & left), key=worth, default=None)
+        if best is None or len(found) == MOST_RANGES:
             return None
         found.append(best[0])
         left -= best[0].told

@@ -388,6 +388,13 @@ def every(c, prefix=''):
             yield prefix + str(k), v
 
 
+def kinds(T, over):
+    """The kinds of layers that a configuration names, and the last one's: with a whole cache its places are the most."""
+    c = transformers.AutoConfig.for_model(T.t, **T.nest(over))
+    named = getattr(c, 'layer_types', None) or getattr(getattr(c, 'text_config', None), 'layer_types', None) or ['']
+    return set(named), named[-1]
+
+
 def smallest(T):
     """The base configuration: few layers, of all kinds."""
     flat = flatten(T.base)
@@ -411,7 +418,7 @@ def smallest(T):
     for n in (2, 3, 4, 6):
         o = {**over, **{k: min(n, over.get(k, flat[k])) for k in keys}}
         try:
-            if T.tensors(o) == full:
+            if T.tensors(o) == full and kinds(T, o) == kinds(T, PRESETS.get(T.t, {})):
                 over = o
                 break
         except Exception:
