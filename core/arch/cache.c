@@ -1,4 +1,5 @@
-/* Whether a model keeps a cache: by its class, as named in "architectures", else by the keys of its
+/* Whether a model keeps a cache: by its class, as named in "architectures", else by the class that
+ * transformers has for its type (arch_measured.def), and for other types by the keys of its
  * configuration that only decoders have. */
 #include "core/arch/arch.h"
 
@@ -55,10 +56,42 @@ static bool is_cacheless(const struct gc_arch *arch)
     return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
 }
 
+enum by_type {
+    BY_TYPE_UNKNOWN,
+    BY_TYPE_KEEPS,
+    BY_TYPE_KEEPS_NOTHING,
+};
+
+/* What the class of a type keeps, as the type's own configuration has it. */
+static enum by_type find_type(const struct gc_arch *arch)
+{
+#define GC_ARCH_MEASURED(measured, types)
+#define GC_ARCH_KEEPS(types) {BY_TYPE_KEEPS, types},
+#define GC_ARCH_KEEPS_NOTHING(types) {BY_TYPE_KEEPS_NOTHING, types},
+    static const struct {
+        enum by_type keeps;
+        const char *types;
+    } rows[] = {
+#include "core/arch/arch_measured.def"
+    };
+#undef GC_ARCH_MEASURED
+#undef GC_ARCH_KEEPS
+#undef GC_ARCH_KEEPS_NOTHING
+    const size_t length = strlen(arch->type);
+    for (size_t i = 0; length > 0 && i < COUNT(rows); i++) {
+        if (gc_text_find_word(rows[i].types, arch->type, length) >= 0)
+            return rows[i].keeps;
+    }
+    return BY_TYPE_UNKNOWN;
+}
+
 /* Of a model without a head, or a configuration without a class. */
 static bool keeps_bare(const struct gc_arch *arch, bool is_pair)
 {
     const bool has_class = gc_arch_known(arch, GC_ARCH_CLASS);
+    const enum by_type by_type = find_type(arch);
+    if (by_type == BY_TYPE_KEEPS_NOTHING || (by_type == BY_TYPE_KEEPS && !has_class))
+        return by_type == BY_TYPE_KEEPS;
     if (!has_class && gc_arch_number(arch, GC_ARCH_DECODER, 1) == 0 && !is_pair)
         return false;
     if (gc_arch_known(arch, GC_ARCH_MASK_TOKEN))

@@ -167,6 +167,10 @@ static bool is_window_unclear(const struct gc_arch *arch)
  * for that. */
 static bool is_state_unclear(const struct gc_arch *arch, const struct gc_layers *layers)
 {
+    uint32_t listed;
+    (void)gc_arch_items(arch, GC_ARCH_KINDS, &listed);
+    if (listed > 0 && listed >= layers->count)
+        return false;
     for (uint32_t i = 0; i < layers->count; i++) {
         if (layers->items[i].state != GC_STATE_NONE || !layers->items[i].has_attention)
             return false;

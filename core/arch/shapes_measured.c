@@ -20,8 +20,12 @@ struct measured_row {
 
 static const struct measured_row rows[] = {
 #define GC_ARCH_MEASURED(measured, types) {MEASURED_##measured, types},
+#define GC_ARCH_KEEPS(types)
+#define GC_ARCH_KEEPS_NOTHING(types)
 #include "core/arch/arch_measured.def"
 #undef GC_ARCH_MEASURED
+#undef GC_ARCH_KEEPS
+#undef GC_ARCH_KEEPS_NOTHING
 };
 
 static enum measured find_measured(const char *type)

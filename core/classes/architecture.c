@@ -143,12 +143,15 @@ static unsigned rank_of(const struct gc_architecture_line *head, const char *cla
         return GC_ARCHITECTURE_RANK_NAMELESS;
     if (!same_type || is_text(parts[2], lengths[2], "head", 4))
         return 0;
+    if (gc_text_find_word("vlm, multimodal, s2s, speech", parts[2], lengths[2]) >= 0)
+        return GC_ARCHITECTURE_RANK_WHOLE;
     return is_base ? GC_ARCHITECTURE_RANK_BASE : GC_ARCHITECTURE_RANK_TYPE;
 }
 
 unsigned gc_architecture_ranks(const char *class)
 {
-    return BIT(BASE) | BIT(CLASS) | BIT(NAMELESS) | BIT(BOTH) | (class == NULL ? BIT(TYPE) : 0);
+    return BIT(BASE) | BIT(CLASS) | BIT(NAMELESS) | BIT(BOTH) |
+           (class == NULL ? BIT(TYPE) | BIT(WHOLE) : 0);
 }
 
 /* Sets `lines` to the section below a head; heads of shared sections follow each other. */
@@ -372,17 +375,23 @@ static bool number_of(const struct gc_meta_value *value, double *number)
     return true;
 }
 
-/* name[item]: item ITEM, "sum" of all, or the number of items that are the word ITEM. */
+/* name[item]: item ITEM, "sum" of all, or the number of items that are the word ITEM; of a word,
+ * the number of its letters that are ITEM. */
 static bool item_of(const struct gc_meta_value *list, const struct gc_expression_name *name,
                     double *value)
 {
     uint64_t index;
+    *value = 0;
+    if (list->kind == GC_META_TEXT) {
+        for (const char *at = list->text; *at != '\0'; at++)
+            *value += is_text(at, 1, name->item, name->item_length);
+        return true;
+    }
     if (list->kind != GC_META_ARRAY || list->kept < list->count)
         return false;
     if (gc_text_uint(name->item, name->item_length, &index))
         return index < list->count && number_of(&list->items[index], value);
     const bool is_sum = is_text(name->item, name->item_length, "sum", 3);
-    *value = 0;
     for (uint64_t i = 0; i < list->count; i++) {
         const struct gc_meta_value *item = &list->items[i];
         double number;

@@ -30,6 +30,7 @@ extern const char gc_classes_training[];
 enum gc_architecture_rank {
     GC_ARCHITECTURE_RANK_BASE = 1,
     GC_ARCHITECTURE_RANK_TYPE,
+    GC_ARCHITECTURE_RANK_WHOLE, /* the type, with its encoder where it has one */
     GC_ARCHITECTURE_RANK_CLASS,
     GC_ARCHITECTURE_RANK_NAMELESS, /* type and class, where the head has no name of its own */
     GC_ARCHITECTURE_RANK_BOTH,

@@ -23,7 +23,7 @@ from transformers.models.auto import modeling_auto  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts", "architectures"))
-import frames  # noqa: E402
+import frames_run  # noqa: E402
 DATA = os.path.join(HERE, "caches.jsonl.xz")
 MAPS = {"causal": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "s2s": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
         "vlm": "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", "speech": "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
@@ -83,7 +83,7 @@ def variants(kind, name):
     """Pairs of a label and changes of the configuration."""
     config = transformers.AutoConfig.for_model(name).to_dict()
     base, path = fewer_layers(config), text_path(config)
-    for key, value in frames.PRESETS.get(name, {}).items():
+    for key, value in frames_run.PRESETS.get(name, {}).items():
         *objects, last = key.split(".")
         base = changed(config, base, objects, **{last: value})
     yield "", base
@@ -180,9 +180,9 @@ def run(model, kind, batch, tokens):
     try:
         return cache_of(model, output_of(model, batch, tokens))
     except Exception as error:
-        for more in frames.MORE:  # images, boxes or sound
+        for more in frames_run.MORE:  # images, boxes or sound
             try:
-                given = frames.inputs(kind, model.config, model, batch, tokens, more)
+                given = frames_run.inputs(kind, model.config, model, batch, tokens, more)
                 return cache_of(model, call(model, {**given, "use_cache": True}))
             except Exception:
                 continue
@@ -214,8 +214,10 @@ def cache_of(model, out):
 
 
 def takes_cache(model):
-    names = {"past_key_values", "past_key_value", "layer_past", "cache", "cache_params", "use_cache"}
-    return any(names & set(inspect.signature(module.forward).parameters) for module in model.modules())
+    """A module has a use for one, and the model takes one or generates: else none is kept for a next token."""
+    names = {"layer_past", "cache", "use_cache", *CACHES}
+    takes = {module: bool(names & set(inspect.signature(module.forward).parameters)) for module in model.modules()}
+    return any(takes.values()) and (takes[model] or model.can_generate())
 
 
 def measure_as(kind, name, changes, way):
@@ -242,6 +244,8 @@ def measure_as(kind, name, changes, way):
             row["error"] = f"{type(error).__name__}: {error}"[:200]
     if not row["cache"] and not takes_cache(model):
         row["cache"] = {f"{batch},{tokens}": 0 for batch, tokens in WORK}
+    elif not row["cache"]:
+        row["keeps"] = True
     return row
 
 
