@@ -135,6 +135,21 @@ static void note_beyond(const struct gc_model *model, struct gc_notes *notes)
                      NULL);
 }
 
+/* Gemma's window is as wide to both sides where each token sees those behind it too. */
+static void read_bidirectional(const struct gc_model *model, struct gc_arch *arch)
+{
+    static const char types[] = "gemma3, gemma3_text, gemma4, gemma4_text";
+    struct gc_arch_field *window = &arch->fields[GC_ARCH_WINDOW];
+    const struct gc_meta_value *both = gc_model_find_meta(model, "use_bidirectional_attention");
+    if (both == NULL)
+        both = gc_model_find_meta(model, "text_config.use_bidirectional_attention");
+    if (both != NULL && window->known &&
+        gc_text_find_word(types, arch->type, strlen(arch->type)) >= 0 &&
+        (both->kind == GC_META_TEXT ? strcmp(both->text, "all") == 0
+                                    : both->kind == GC_META_BOOL && both->unsigned_value != 0))
+        window->value = window->value / 2 + 1;
+}
+
 void gc_arch_note_adapters(const struct gc_model *model, struct gc_notes *notes)
 {
     for (uint32_t i = 0; i < model->tensor_count; i++) {
@@ -167,6 +182,7 @@ void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_
     gc_arch_complete(arch, notes);
     if (names != GC_ARCH_NAMES_HF)
         return;
+    read_bidirectional(model, arch);
     arch->has_own_layers = has_own_layers(model);
     note_dtype(arch, notes);
     note_beyond(model, notes);

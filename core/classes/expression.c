@@ -111,7 +111,10 @@ static struct result read_name(struct parser *parser)
         return read_call(parser, &name);
     if (take(parser, "[")) {
         name.part = GC_EXPRESSION_ITEM;
-        name.item_length = read_characters(parser, &name.item, true);
+        name.item = parser->at;
+        while (parser->at < parser->end && *parser->at != ']')
+            parser->at++;
+        name.item_length = (size_t)(parser->at - name.item);
         if (!take(parser, "]"))
             return fail(parser, GC_FORMAT);
     } else if (take(parser, "=")) {

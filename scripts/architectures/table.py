@@ -35,7 +35,7 @@ HEADS = {"masked", "image", "sequence"}  # found by their classes alone: a type 
 # How many layers of a kind there are by the class: every n-th, or the others. Other rules are not trusted.
 PLAIN_LIST = re.compile(r"^(\w+-)?\(\w+//\d\)(/2)?$")
 # Values that a type could not be tried with, and that are of no tensor.
-HARMLESS = re.compile(r"(logit_scale|tolerance|eps($|_)|image_grid_pinpoints|label2id|id2label|partial_rotary|"
+HARMLESS = re.compile(r"(logit_scale|rope_theta|classifier_pooling|feature_select_strategy|tolerance|eps($|_)|image_grid_pinpoints|label2id|id2label|partial_rotary|"
     r"rotary_|initializer|mambapy|mask_loss|mamba_dt)")
 # Stages whose outputs a backbone gives: of no tensor in a model.
 STAGES = re.compile(r"^out_(features|indices)$")
