@@ -321,3 +321,9 @@ bool gc_arch_layer_number(const struct gc_arch *config, enum gc_arch_key key, ui
     *value = config->fields[key].value;
     return true;
 }
+
+bool gc_arch_is_type(const struct gc_arch *arch, const char *types)
+{
+    const size_t length = strlen(arch->type);
+    return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
+}

@@ -176,6 +176,9 @@ bool gc_arch_layer_number(const struct gc_arch *config, enum gc_arch_key key, ui
  */
 void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_notes *notes);
 
+/* Whether the model's type is one of these, between commas or blanks. */
+bool gc_arch_is_type(const struct gc_arch *arch, const char *types);
+
 /* The program that quantised the weights, by the configuration; NULL: none. */
 const struct gc_meta_value *gc_arch_quant_method(const struct gc_model *model);
 

@@ -93,18 +93,12 @@ static void complete_pair(struct gc_arch *arch)
     override_from(arch, GC_ARCH_POSITIONS, GC_ARCH_TARGET_POSITIONS);
 }
 
-static bool is_of_type(const struct gc_arch *arch, const char *types)
-{
-    const size_t length = strlen(arch->type);
-    return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
-}
-
 static void complete_families(struct gc_arch *arch, struct gc_notes *notes)
 {
     for (size_t i = 0; i < sizeof(family_rows) / sizeof(family_rows[0]); i++) {
         const struct family_row *row = &family_rows[i];
         char number[GC_NOTE_NUMBER_BYTES];
-        if (!is_of_type(arch, row->types) || !is_needed(arch, row->key))
+        if (!gc_arch_is_type(arch, row->types) || !is_needed(arch, row->key))
             continue;
         arch->fields[row->key] = (struct gc_arch_field){.value = row->value, .known = true};
         gc_notes_add(notes, gc_arch_key_row(row->key)->text, ": not given, ",
@@ -135,7 +129,7 @@ static void complete_kinds(struct gc_arch *arch)
     static const struct gc_arch_place cycle = {.key = GC_ARCH_KIND_CYCLE};
     for (size_t i = 0; i < sizeof(kinds_rows) / sizeof(kinds_rows[0]); i++) {
         const struct kinds_row *row = &kinds_rows[i];
-        if (!is_of_type(arch, row->types) || has_kinds(arch))
+        if (!gc_arch_is_type(arch, row->types) || has_kinds(arch))
             continue;
         arch->has_hidden_kinds = row->words == NULL;
         uint32_t index = 0;
@@ -156,7 +150,7 @@ static void complete_class(struct gc_arch *arch, struct gc_notes *notes)
     uint64_t count = 0;
     for (size_t i = 0; i < sizeof(class_rows) / sizeof(class_rows[0]); i++) {
         const struct family_row *row = &class_rows[i];
-        if (!is_of_type(arch, row->types) || !is_needed(arch, row->key))
+        if (!gc_arch_is_type(arch, row->types) || !is_needed(arch, row->key))
             continue;
         arch->fields[row->key] =
             (struct gc_arch_field){.value = row->value, .known = true, .is_default = true};

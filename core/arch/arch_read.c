@@ -143,8 +143,7 @@ static void read_bidirectional(const struct gc_model *model, struct gc_arch *arc
     const struct gc_meta_value *both = gc_model_find_meta(model, "use_bidirectional_attention");
     if (both == NULL)
         both = gc_model_find_meta(model, "text_config.use_bidirectional_attention");
-    if (both != NULL && window->known &&
-        gc_text_find_word(types, arch->type, strlen(arch->type)) >= 0 &&
+    if (both != NULL && window->known && gc_arch_is_type(arch, types) &&
         (both->kind == GC_META_TEXT ? strcmp(both->text, "all") == 0
                                     : both->kind == GC_META_BOOL && both->unsigned_value != 0))
         window->value = window->value / 2 + 1;

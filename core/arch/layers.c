@@ -8,16 +8,10 @@
 
 #include <string.h>
 
-static bool is_type(const struct gc_arch *arch, const char *types)
-{
-    const size_t length = strlen(arch->type);
-    return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
-}
-
 /* The kind of state that this model has. */
 static enum gc_state_kind state_kind(const struct gc_arch *arch)
 {
-    if (is_type(arch, "rwkv, rwkv5, rwkv6, rwkv7, rwkv6qwen2, arwkv7"))
+    if (gc_arch_is_type(arch, "rwkv, rwkv5, rwkv6, rwkv7, rwkv6qwen2, arwkv7"))
         return GC_STATE_WKV;
     return gc_arch_known(arch, GC_ARCH_RECURRENT_WIDTH) ? GC_STATE_RECURRENT : GC_STATE_SPACE;
 }
@@ -42,7 +36,7 @@ static enum gc_arch_kind kind_without_heads(const struct gc_arch *arch, uint32_t
         return GC_ARCH_KIND_CONVOLUTION;
     if (!gc_arch_known(arch, GC_ARCH_STATE) && !gc_arch_known(arch, GC_ARCH_DELTA_HEAD_DIM))
         return GC_ARCH_KIND_DENSE; /* DeciLM: layers without attention */
-    if (is_type(arch, "nemotron_h, nemotron_h_moe") &&
+    if (gc_arch_is_type(arch, "nemotron_h, nemotron_h_moe") &&
         gc_arch_layer_number(arch, GC_ARCH_INTERMEDIATE, index, &width) && width > 0)
         return GC_ARCH_KIND_DENSE;
     return GC_ARCH_KIND_STATE;
@@ -59,11 +53,11 @@ static enum gc_arch_kind kind_by_period(const struct gc_arch *arch, uint32_t ind
 static enum gc_arch_kind kind_by_rule(const struct gc_arch *arch, uint32_t index)
 {
     uint64_t heads;
-    if (is_type(
+    if (gc_arch_is_type(
             arch,
             "mamba, mamba2, falcon_mamba, xlstm, rwkv, rwkv5, rwkv6, rwkv7, rwkv6qwen2, arwkv7"))
         return GC_ARCH_KIND_STATE;
-    if (is_type(arch, "falcon_h1, falcon-h1"))
+    if (gc_arch_is_type(arch, "falcon_h1, falcon-h1"))
         return GC_ARCH_KIND_HYBRID;
     if (gc_arch_layer_number(arch, GC_ARCH_ATTENTION_FLAGS, index, &heads))
         return heads != 0 ? GC_ARCH_KIND_ATTENTION : GC_ARCH_KIND_STATE;
@@ -72,11 +66,12 @@ static enum gc_arch_kind kind_by_rule(const struct gc_arch *arch, uint32_t index
                                                                      : GC_ARCH_KIND_STATE;
     if (gc_arch_known(arch, GC_ARCH_ATTENTION_LAYERS)) {
         if (has_index(arch, GC_ARCH_ATTENTION_LAYERS, index))
-            return is_type(arch, "zamba, zamba2") ? GC_ARCH_KIND_HYBRID : GC_ARCH_KIND_ATTENTION;
+            return gc_arch_is_type(arch, "zamba, zamba2") ? GC_ARCH_KIND_HYBRID
+                                                          : GC_ARCH_KIND_ATTENTION;
         return gc_arch_known(arch, GC_ARCH_SHORT_CONVOLUTION) ? GC_ARCH_KIND_CONVOLUTION
                                                               : GC_ARCH_KIND_STATE;
     }
-    if (is_type(arch, "bamba"))
+    if (gc_arch_is_type(arch, "bamba"))
         return GC_ARCH_KIND_STATE; /* no layer is listed as an attention layer */
     if (gc_arch_layer_number(arch, GC_ARCH_KV_HEADS, index, &heads) && heads == 0)
         return kind_without_heads(arch, index);
@@ -100,8 +95,9 @@ static enum gc_arch_kind kind_of(const struct gc_arch *arch, uint32_t index)
 /* llama.cpp keeps everything where its graph of a family has no window, whatever its files say. */
 static bool is_window_ignored(const struct gc_arch *arch)
 {
-    return arch->is_gguf && is_type(arch, "phi3, phimoe, llama, qwen2, qwen2moe, qwen3, qwen3moe, "
-                                          "starcoder2");
+    return arch->is_gguf &&
+           gc_arch_is_type(arch, "phi3, phimoe, llama, qwen2, qwen2moe, qwen3, qwen3moe, "
+                                 "starcoder2");
 }
 
 /* Whether a layer has the window, if its kind does not decide that. By a pattern n every n-th layer
@@ -160,7 +156,7 @@ static bool is_window_unclear(const struct gc_arch *arch)
         if (gc_arch_known(arch, keys_with_layers[i]))
             return false;
     }
-    return gc_arch_number(arch, GC_ARCH_WINDOW, 0) > 0 && !is_type(arch, everywhere);
+    return gc_arch_number(arch, GC_ARCH_WINDOW, 0) > 0 && !gc_arch_is_type(arch, everywhere);
 }
 
 /* True if the configuration has a state but does not list its layers: hybrids use keys of their own
@@ -308,9 +304,9 @@ static bool has_forward(const struct gc_arch *arch, const struct gc_layer *layer
     if (gc_arch_items(arch, GC_ARCH_FORWARD_KINDS, &count) != NULL)
         return index >= count ||
                gc_arch_items(arch, GC_ARCH_FORWARD_KINDS, &count)[index] != GC_ARCH_KIND_EXPERTS;
-    if (is_type(arch, "mamba, mamba2, falcon_mamba"))
+    if (gc_arch_is_type(arch, "mamba, mamba2, falcon_mamba"))
         return false;
-    return layer->has_attention || !is_type(arch, "zamba, zamba2");
+    return layer->has_attention || !gc_arch_is_type(arch, "zamba, zamba2");
 }
 
 static void set_experts(const struct gc_arch *arch, struct gc_layers *layers)
@@ -520,7 +516,8 @@ void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct
     memset(layers, 0, sizeof(*layers));
     layers->count = layer_count(arch);
     layers->has_kv_cache = gc_arch_keeps_cache(arch);
-    layers->attention_count = is_type(arch, "longcat_flash") ? 2 : 1; /* LongCat-Flash, 2025, 2.1 */
+    layers->attention_count =
+        gc_arch_is_type(arch, "longcat_flash") ? 2 : 1; /* LongCat-Flash, 2025, 2.1 */
     set_widths(arch, layers);
     set_latent(arch, layers);
     set_kinds(arch, layers, notes);
