@@ -29,6 +29,7 @@ struct subproblem {
 struct frame {
     struct subproblem subproblem;
     struct gc_place_key key;
+    uint64_t top;  /* before its choice */
     uint32_t item; /* placed by this frame, or NONE */
     uint32_t candidate;
     uint32_t candidate_end;
@@ -88,6 +89,7 @@ struct gc_place_search {
                          still fits */
 
     /* Inferred, true for all that follows from the choices so far. */
+    uint64_t top;        /* of all bounds of unplaced items and the level; or higher */
     uint64_t *bounds;    /* no unplaced item can begin below; UINT64_MAX for placed ones */
     struct least *least; /* of sections */
     uint64_t round;      /* of inference */
@@ -171,6 +173,12 @@ static bool sections_go_on(struct gc_place_search *search, const struct subprobl
     return true;
 }
 
+/* True if every item may be next in the section: its least end raises no bound. */
+static inline bool is_open(const struct gc_place_search *search, uint32_t section)
+{
+    return search->top <= search->latest[section];
+}
+
 /* Of the items that may be next in a section, except `but`, the one with the least end; the first
  * that ends no higher than the section's least end as known. */
 static struct least find_least(const struct gc_place_search *search,
@@ -193,21 +201,6 @@ static struct least find_least(const struct gc_place_search *search,
     return least;
 }
 
-/* The least end of an item that a skipped item can rest on. The lowest of a section is below it
- * there. */
-static uint64_t least_support(const struct gc_place_search *search,
-                              const struct subproblem *subproblem, uint32_t item)
-{
-    uint64_t support = UINT64_MAX;
-    for (uint32_t s = search->model->items[item].first; s <= search->model->items[item].last; s++) {
-        const struct least *least = &search->least[s];
-        support =
-            gc_min_u64(support, least->item != item ? least->end
-                                                    : find_least(search, subproblem, s, item).end);
-    }
-    return support;
-}
-
 /* Keeps a value for undo(). False: there is no room, so the value stays. */
 static bool save(struct gc_place_search *search, uint64_t value, uint32_t index, uint32_t item)
 {
@@ -215,6 +208,42 @@ static bool save(struct gc_place_search *search, uint64_t value, uint32_t index,
         return false;
     search->saved[search->saved_used++] = (struct saved){value, index, item};
     return true;
+}
+
+/* True if the item found last still has the section's least end. */
+static inline bool is_least(const struct gc_place_search *search,
+                            const struct subproblem *subproblem, uint32_t section,
+                            const struct least *least)
+{
+    const uint64_t bound = bound_of(search, subproblem, least->item);
+    return bound <= search->latest[section] &&
+           bound + search->model->items[least->item].bytes <= least->end;
+}
+
+static void keep_least(struct gc_place_search *search, uint32_t section, const struct least *least)
+{
+    struct least *kept = &search->least[section];
+    if ((least->item != kept->item || least->end > kept->end) &&
+        save(search, kept->end, section, kept->item))
+        *kept = *least;
+}
+
+/* The least end of an item that a skipped item can rest on. The lowest of a section is below it
+ * there. */
+static uint64_t least_support(struct gc_place_search *search, const struct subproblem *subproblem,
+                              uint32_t item)
+{
+    uint64_t support = UINT64_MAX;
+    for (uint32_t s = search->model->items[item].first; s <= search->model->items[item].last; s++) {
+        struct least least = search->least[s];
+        if (is_open(search, s) && !is_least(search, subproblem, s, &least)) {
+            least = find_least(search, subproblem, s, NONE);
+            keep_least(search, s, &least);
+        }
+        support = gc_min_u64(
+            support, least.item != item ? least.end : find_least(search, subproblem, s, item).end);
+    }
+    return support;
 }
 
 /* Raises the item's bound, once in a round: an item that leaves too little space above it is not
@@ -246,8 +275,10 @@ static bool raise_bound(struct gc_place_search *search, const struct subproblem 
         search->priority[index]++;
         return false;
     }
-    if (bound > begin && save(search, search->bounds[index], index, NONE))
+    if (bound > begin && save(search, search->bounds[index], index, NONE)) {
         search->bounds[index] = gc_place_align(bound, item->alignment);
+        search->top = gc_max_u64(search->top, search->bounds[index]);
+    }
     return true;
 }
 
@@ -258,22 +289,16 @@ static bool raise_least(struct gc_place_search *search, const struct subproblem 
 {
     struct least least = search->least[section];
     while (raise_bound(search, subproblem, least.item)) {
-        const uint64_t bound = bound_of(search, subproblem, least.item);
-        if (bound > search->latest[section] ||
-            bound + search->model->items[least.item].bytes > least.end) {
-            least = find_least(search, subproblem, section, NONE);
-            if (least.item != NONE)
-                continue;
+        if (is_least(search, subproblem, section, &least)) {
+            *raised = *raised || least.end > search->least[section].end;
+            keep_least(search, section, &least);
+            return true;
+        }
+        least = find_least(search, subproblem, section, NONE);
+        if (least.item == NONE) {
             raise_priority(search, section);
             return false;
         }
-        struct least *before = &search->least[section];
-        if ((least.item != before->item || least.end > before->end) &&
-            save(search, before->end, section, before->item)) {
-            *raised = *raised || least.end > before->end;
-            *before = least;
-        }
-        return true;
     }
     return false;
 }
@@ -290,7 +315,7 @@ static bool infer(struct gc_place_search *search, const struct subproblem *subpr
         raised = false;
         search->round++;
         for (uint32_t s = begin; s < subproblem->end; s++)
-            if (!raise_least(search, subproblem, s, &raised))
+            if (!is_open(search, s) && !raise_least(search, subproblem, s, &raised))
                 return false;
     }
     uint64_t highest = 0;
@@ -492,6 +517,7 @@ void gc_search_begin(struct gc_place_search *search, uint64_t capacity,
     memcpy(search->ranks, preference->ranks, model->count * sizeof(uint32_t));
     search->is_cut = false;
     search->verdict = GC_PLACE_OPEN;
+    search->top = 0;
     for (uint32_t i = 0; i <= model->count; i++) {
         search->next[i] = i + 1;
         search->previous[i] = i - 1;
@@ -500,6 +526,7 @@ void gc_search_begin(struct gc_place_search *search, uint64_t capacity,
         search->levels[i] = model->items[i].fixed != GC_PLACEMENT_FREE ? model->items[i].fixed : 0;
         search->offsets[i] = GC_PLACEMENT_FREE;
         search->bounds[i] = search->levels[i];
+        search->top = gc_max_u64(search->top, search->levels[i]);
     }
     for (uint32_t section = 0; section < model->section_count; section++) {
         search->latest[section] = search->capacity - model->loads[section];
@@ -545,6 +572,7 @@ static void undo(struct gc_place_search *search, struct frame *frame)
     const struct gc_place_item *item = &search->model->items[frame->item];
     for (uint32_t s = item->first; s <= item->last; s++)
         search->latest[s] -= item->bytes;
+    search->top = frame->top;
     while (search->saved_used > frame->saved_mark) {
         const struct saved *saved = &search->saved[--search->saved_used];
         if (saved->item == NONE)
@@ -581,6 +609,7 @@ static bool place(struct gc_place_search *search, struct frame *frame, uint32_t 
     frame->item = index;
     frame->trail_mark = search->trail_used;
     frame->saved_mark = search->saved_used;
+    frame->top = search->top;
     search->offsets[index] = offset;
     save_levels(search, index);
     search->levels[index] = UINT64_MAX;
@@ -599,6 +628,7 @@ static bool place(struct gc_place_search *search, struct frame *frame, uint32_t 
         save_levels(search, other);
         search->levels[other] = gc_place_align(top, model->items[other].alignment);
         search->bounds[other] = gc_max_u64(search->bounds[other], search->levels[other]);
+        search->top = gc_max_u64(search->top, search->bounds[other]);
     }
     return is_free;
 }
