@@ -252,6 +252,13 @@ static void note_rows(const struct gc_estimator *estimator,
             "are approximate",
             NULL);
     }
+    if (request->mix != GC_MIX_NONE && kind.precision == 'm') {
+        tell_passes(estimate, true);
+        gc_notes_add(&estimate->notes,
+                     "mixed precision beside quantised weights has not been measured: activations "
+                     "are approximate",
+                     NULL);
+    }
     if (estimate->dtype == GC_DTYPE_F64) {
         tell_passes(estimate, false);
         gc_notes_add(&estimate->notes,

@@ -14,13 +14,13 @@
  * A condition ":KEY EXPRESSION" is 0 where the rows were not measured with the configuration's
  * value of KEY: they are a lower bound then, or approximate if it is ":KEY~ EXPRESSION".
  *
- * Plain structures without pointers, about 400 KiB: too large for a stack. Thread-safe. */
+ * Plain structures without pointers, about 520 KiB: too large for a stack. Thread-safe. */
 #ifndef GC_TRAINING_ROWS_H
 #define GC_TRAINING_ROWS_H
 
 #include "core/classes/frames.h"
 
-#define GC_TRAINING_ROW_MAX 96
+#define GC_TRAINING_ROW_MAX 128
 #define GC_TRAINING_TEXT_BYTES 4096
 
 struct gc_training_row {

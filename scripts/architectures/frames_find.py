@@ -30,6 +30,7 @@ class Finder:
                     atoms['?' + k] = [float(bool(v)) for v in vs]
         if 'B' in atoms:  # some copies are made of several sequences alone
             atoms['min(1,B-1)'] = [float(b > 1) for b in atoms['B']]
+            atoms['(1-min(1,B-1))'] = [float(b == 1) for b in atoms['B']]
         self.atoms = {k: np.array(v) for k, v in atoms.items() if len(set(v)) > 1}
         # values that never change are numbers, which the probes cannot tell from others
         ints = [k for k in self.atoms if k[0] not in '!?' and min(self.atoms[k]) >= 1]

@@ -66,7 +66,8 @@ def switches(config):
 
 
 class Layers:
-    """The patterns of modules' names: equal neighbours in a list have the same, and the place of each in its stack."""
+    """The patterns of modules' names: equal neighbours in a list have the same, and the place of each in its stack. Equal parts
+    of a layer have their own, so that a place is one moment."""
 
     def __init__(self, model):
         self.patterns, self.windows = {}, {}
@@ -83,11 +84,10 @@ class Layers:
         for key, child in module.named_children():
             its, inner = key, window
             for group in groups.values():
-                if key in group and len(group) > 1:
+                if key in group and len(group) > 1 and not window[0]:
                     its = group[0] + "+"
-                    if not window[0]:
-                        end = "first" if key == group[0] else "last" if key == group[-1] else "inner"
-                        inner = (pattern + "." + its, end)
+                    end = "first" if key == group[0] else "last" if key == group[-1] else "inner"
+                    inner = (pattern + "." + its, end)
             self._walk(child, name + "." + key, pattern + "." + its, inner)
 
 
@@ -525,16 +525,19 @@ def are_apart(flat):
 
 
 def redrawn(T, runs, count=8):
-    """Runs with layers of stacks and sizes of stages drawn apart, as what doubles together cannot be told apart, and of one
-    sequence, of which some copies are not made."""
+    """Runs with layers of stacks drawn apart, as what doubles together cannot be told apart, and of one sequence, of which some
+    copies are not made; with sizes of stages drawn apart, too, every second with a first stage as wide as what comes before."""
     rnd, least = random.Random(7), LEAST_LAYERS.get(T.t, 2)
-    some = [run for run in runs if not run[3] and len(run[0]) > 5]
-    for n, (over, b, s, o) in enumerate(some[-count:]):
+    some = [run for run in runs if not run[3] and len(run[0]) > 5][-count:]
+    has_stages = STAGE in T.values(T.config({}), 1, 1, 1)
+    for n, (over, b, s, o) in enumerate(2 * count * runs[:1] if has_stages else some):
         flat = T.values(T.config({k: v for k, v in over.items() if k != "R"}), 1, 1, 1)
         layers = {k: rnd.randint(least, 7) for k, v in flat.items() if LAYERS.search(k) and type(v) is int and v > 0}
-        stages = {k: v * rnd.choice((1, 3)) for k, v in flat.items() if "[" in k and not LAYERS.search(k)}
-        if flat.get(PLAIN_STAGE):
-            stages[STAGE] = flat[STEM]
+        stages = {k: v * rnd.choice((1, 3)) for k, v in flat.items() if has_stages and "[" in k and not LAYERS.search(k)}
+        if has_stages:
+            stages[STEM] = flat[STEM] * rnd.choice((1, 2))
+        if has_stages and n % 4 < 2:
+            stages[STAGE] = stages[STEM]
         yield {**over, **layers, **stages}, 1 if n % 2 else b, min(s, 1536), o
 
 

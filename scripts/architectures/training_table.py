@@ -124,6 +124,18 @@ def wrong_with(row, data):
     return hidden(flats, some, keys, row["parts"]) or unsound(row["parts"], filled(data["absent"], {}))
 
 
+def lacks_loss(parts_of_rows, base, variant):
+    """Whether no row has the place of the loss over a vocabulary: logarithms of probabilities, their gradient and the logits',
+    however small it is in the type's own configuration."""
+    if not base.get("vocab_size"):
+        return False
+    width = 4 if variant[0] == "w" else 2
+    flat = {"B": 1, "S": 512, "R": 16, **base}
+    most = max((evaluate(parts[1], flat, width) for parts in parts_of_rows), default=0)
+    return most < 3 * width * flat["B"] * flat["S"] * flat["vocab_size"]
+
+
+HAS_LOSS = "causal", "masked", "s2s"  # kinds whose loss is over a vocabulary
 # Estimated over measured, of all probes, of the tenth and ninetieth percentile: rows outside of NEAR are left out, those
 # outside of EXACT are approximate.
 EXACT, NEAR = (0.85, 0.95, 1.1, 1.25), (0.7, 0.85, 1.4, 1.6)
@@ -153,9 +165,11 @@ class Section:
         fixed = data.get("fixed", {}).items()
         when = "".join(f"{key}={word}*" for key, word in fixed)
         has_heads = any("head" in key for key in data.get("keys", ()))
+        base = filled(self.absent, {})
         for variant, its in data["variants"].items():
             found, quality = [], data["quality"][variant]
-            if fits(quality, NEAR) and not any(wrong_with(row, data) for row in its):
+            is_whole = data["kind"] not in HAS_LOSS or not lacks_loss([row["parts"] for row in its], base, variant)
+            if is_whole and fits(quality, NEAR) and not any(wrong_with(row, data) for row in its):
                 mark = "" if fits(quality, EXACT) else "~"
                 found = [(mark, "|".join(x if x == "0" else f"{when}({x})" if when else x for x in row["parts"])) for row in its]
             for name in {variant} if has_heads else {variant, variant.replace("a", "e", 1)}:  # no attention to write out

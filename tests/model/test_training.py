@@ -147,16 +147,20 @@ def recorded():
 
 
 def scaled():
-    """No row of the table is negative or falls at configurations further from what was measured, and each has an answer."""
+    """No row of the table is negative or falls at configurations further from what was measured, each has an answer, and each
+    kind has the place of the loss."""
     with open(os.path.join(ROOT, "core", "classes", "training.txt"), encoding="utf-8") as file:
         sections = training_table.read(file)
     problems, rows_count = [], 0
-    for (_, model_type, name), section in sections.items():
+    for (kind, model_type, name), section in sections.items():
         rows = sorted({row[1] for its in section.rows.values() for row in its})
         base = training_table.filled(section.absent, {})
         rows_count += len(rows)
         wrong = [training_table.unsound(text.split("|"), base) for text in rows]
         problems += [f"{name} ({model_type}): {text[-200:]}" for text in wrong if text]
+        if kind in training_table.HAS_LOSS:
+            problems += [f"{name} {variant} has no place of the loss" for variant, its in section.rows.items()
+                         if its and training_table.lacks_loss([text.split("|") for _, text in its], base, variant)]
         for flags in sorted(section.rows):
             case = {"optimizer": "sgd", "batch": 3, "tokens": 700, "precision": flags[0], "attention": flags[1],
                     "checkpointing": flags[2] == "c", "lora": 16 if flags[3] == "l" else 0}
@@ -227,7 +231,9 @@ def outside():
             (mistral, "", "sliding_window", False), ({**mistral, "sliding_window": None}, "", None, False),
             ({**mistral, "sliding_window": 513}, "", None, False),
             ({**mistral, "sliding_window": 512}, "", "sliding_window", False),
-            (LLAMA, "--dtype f64", "f64", False), (LLAMA, "--lora 8 --zero 2 --devices 2", "DeepSpeed", True)):
+            (LLAMA, "--dtype f64", "f64", False), (LLAMA, "--lora 8 --zero 2 --devices 2", "DeepSpeed", True),
+            (LLAMA, "--dtype nf4 --lora 8", None, False),
+            (LLAMA, "--dtype nf4 --lora 8 --mixed-precision", "mixed precision beside", True)):
         answer = estimate(config, "--train", "adamw", "--seq-len", "512", *options.split())
         told = PASSES & set(answer["lower_bounds"]), PASSES & set(answer["approximate"])
         named = [text for text in answer["warnings"] if word and word in text]

@@ -109,6 +109,9 @@ PUBLISHED = [
       "encoder_ffn_dim": 4096, "decoder_ffn_dim": 4096, "vocab_size": 50265}),
     ("Qwen3-30B-A3B", "qwen3_moe", "Qwen3MoeForCausalLM",
      decoder(2048, 6144, 48, 32, 4, 151936, head_dim=128, num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768)),
+    ("resnet, basic 3-4-23-3", "resnet", "ResNetForImageClassification", {"depths": [3, 4, 23, 3], **BASIC}),
+    ("llama, many words", "llama", "LlamaForCausalLM", decoder(256, 896, 3, 4, 1, 151936)),
+    ("bert-base, classes", "bert", "BertForSequenceClassification", encoder(768, 12, 12)),
 ]
 SHORT_TYPES = "gpt2", "bert", "roberta", "bart"  # of few positions
 # Classes without rows, or with few, whose estimates are lower bounds: with four layers of their own sizes.
