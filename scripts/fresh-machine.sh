@@ -60,15 +60,15 @@ trap '[ -z "$child" ] || kill -KILL "$child" 2> /dev/null || true; wait || true;
 trap 'exit 130' INT TERM HUP
 mkdir -p "$work"
 
-# ---- the network, as it is here ----
+# ---- the network and CFLAGS, as they are here ----
 
 # pip needs our own certificates, if any: a bare system has none.
 certificates=${PIP_CERT:-${SSL_CERT_FILE:-}}
-network=()
-for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY PIP_INDEX_URL PIP_DEFAULT_TIMEOUT; do
-    [ -z "${!name:-}" ] || network+=("$name=${!name}")
+variables=()
+for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY PIP_INDEX_URL PIP_DEFAULT_TIMEOUT CFLAGS; do
+    [ -z "${!name:-}" ] || variables+=("$name=${!name}")
 done
-[ -z "$certificates" ] || network+=(PIP_CERT=/etc/certificates.pem)
+[ -z "$certificates" ] || variables+=(PIP_CERT=/etc/certificates.pem)
 
 # ---- roots ----
 
@@ -132,7 +132,7 @@ inside() {
         mount --bind "$CACHE/pip/root" "$ROOT/root/.cache/pip"
         mount --bind "$CACHE/pip/user" "$ROOT/home/user/.cache/pip"
         exec "$@"' inside chroot "--userspec=$2" "$root" env -i "HOME=$home" "USER=$2" TERM=dumb LANG=C.UTF-8 \
-        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "${network[@]}" bash -c "$3" < /dev/null &
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "${variables[@]}" bash -c "$3" < /dev/null &
     child=$!
     wait "$child"
 }
