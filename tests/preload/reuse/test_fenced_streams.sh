@@ -19,28 +19,23 @@ done
 fenced "$LIB" 12000 > "$TMP/out"
 is "the older driver was asked for events on streams" "$(json "$TMP/report.json" 'd["driver_calls"].get("cuEventRecord", 0) > 10')" true
 
-copy=$TMP/copy
-mkdir "$copy"
-cp -r "$ROOT"/{Makefile,VERSION,scripts,core,shim} "$copy"
-for cuda in /usr/local/cuda "$ROOT/build/cuda" /usr; do
-    [ -e "$cuda/include/cuda.h" ] && break
-done
+. "$(dirname "$0")/copy.sh"
 # broken NAME EXPRESSION KINDS: the copy with EXPRESSION (of sed) applied to shim/driver/stream_list.c hands these kinds out too early.
 broken() {
-    local output found
-    sed -i "$2" "$copy/shim/driver/stream_list.c"
-    if cmp -s "$ROOT/shim/driver/stream_list.c" "$copy/shim/driver/stream_list.c"; then
+    local found
+    sed -i "$2" "$COPY/shim/driver/stream_list.c"
+    if cmp -s "$ROOT/shim/driver/stream_list.c" "$COPY/shim/driver/stream_list.c"; then
         ok "$1: there is a place to break" false
         return
     fi
-    output=$(make -C "$copy" -j2 CI= CUDA_HOME="$cuda" CFLAGS=-O1 build/libgpucache.so 2>&1) || echo "$output" | tail -20
+    build_copy
     # On a loaded machine the held-up work may be done before the memory is asked for: that proves nothing, once more then.
     for _ in 1 2 3 4; do
-        found=$(fenced "$copy/build/libgpucache.so" 12000 | sed -n 's/^kind \(.\): reused too early$/\1/p' | tr -d '\n')
+        found=$(fenced "$COPY/build/libgpucache.so" 12000 | sed -n 's/^kind \(.\): reused too early$/\1/p' | tr -d '\n')
         [ "$found" = "$3" ] && break
     done
     is "$1: found" "$found" "$3"
-    cp "$ROOT/shim/driver/stream_list.c" "$copy/shim/driver/stream_list.c"
+    cp "$ROOT/shim/driver/stream_list.c" "$COPY/shim/driver/stream_list.c"
 }
 broken "the legacy stream left out" 's/result = join(context, joining, CU_STREAM_LEGACY, event);/result = CUDA_SUCCESS;/' 0
 broken "the listed streams left out" 's/result == CUDA_SUCCESS && i < busy_count; i++/false \&\& i < busy_count; i++/' 1235

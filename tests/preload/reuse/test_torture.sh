@@ -15,25 +15,19 @@ ok "without the library nothing is wrong: the programs themselves are right, see
 ok "under the library nothing is wrong, seed $seed" tortured --seconds 12
 
 # broken NAME FILE EXPRESSION: a copy of the library with EXPRESSION (of sed) applied to FILE, which must change it, is found.
-copy=$TMP/copy
-mkdir "$copy"
-cp -r "$ROOT"/{Makefile,VERSION,scripts,core,shim} "$copy"
-for cuda in /usr/local/cuda "$ROOT/build/cuda" /usr; do
-    [ -e "$cuda/include/cuda.h" ] && break
-done
+. "$(dirname "$0")/copy.sh"
 broken() {
     local output
-    sed -i "$3" "$copy/$2"
-    if cmp -s "$ROOT/$2" "$copy/$2"; then
+    sed -i "$3" "$COPY/$2"
+    if cmp -s "$ROOT/$2" "$COPY/$2"; then
         ok "$1: $2 has the place to break" false
         return
     fi
-    output=$(make -C "$copy" -j2 CUDA_HOME="$cuda" CFLAGS=-O1 build/libgpucache.so 2>&1) ||
-        { echo "$output" | tail -20; ok "$1: the copy builds" false; return; }
-    output=$(LIB=$copy/build/libgpucache.so tortured --programs 8 --only streams,passing,synchronous GPUCACHE_MODE=cache \
+    build_copy || { ok "$1: the copy builds" false; return; }
+    output=$(LIB=$COPY/build/libgpucache.so tortured --programs 8 --only streams,passing,synchronous GPUCACHE_MODE=cache \
         GPUCACHE_REUSE=fence SIMCUDA_WORK_US=300 GPUCACHE_BACKEND=driver)
     like "$1: found by what a block held, or by an access to memory that is gone" "$output" 'wrong bytes: |CUDA error 700'
-    cp "$ROOT/$2" "$copy/$2"
+    cp "$ROOT/$2" "$COPY/$2"
 }
 broken "fences that count as done at once" shim/driver/driver_fence.c \
     's/context, GC_CALL(gc_driver_device(context), cuEventQuery, event));/context, (int)(event == NULL));/'
