@@ -235,7 +235,7 @@ def ranges():
     from frames_range import Point, ranges as find  # pylint: disable=import-outside-toplevel
 
     def points(is_short):
-        return [Point({"narrow": narrow, "wide": wide, "S": tokens, "other": (narrow, wide) in ((800, 100), (100, 6400))},
+        return [Point({"narrow": narrow, "wide": wide, "S": tokens, "other": (narrow, wide) in ((100, 100), (800, 800))},
                       is_short(narrow, wide, tokens), (narrow, wide) == (100, 400))
                 for narrow in (100, 800) for wide in (100, 400, 800, 6400) for tokens in (1, 64, 1000)]
 
@@ -244,8 +244,7 @@ def ranges():
         return None if found is None else [its.text for its in found]
     cases = (("far beyond the others", lambda narrow, wide, tokens: wide > 8 * narrow, ["(8.008*narrow)//max(1,wide)"]),
              ("a few tokens", lambda narrow, wide, tokens: tokens == 1, ["(12.512*S)//max(1,narrow)"]),
-             ("a switch", lambda narrow, wide, tokens: (narrow, wide) in ((800, 100), (100, 6400)) and tokens == 64,
-              ["!other"]),
+             ("a switch", lambda narrow, wide, tokens: (narrow, wide, tokens) == (100, 100, 64), ["!other"]),
              ("never", lambda *_: False, []),
              ("always", lambda *_: True, None),
              ("by its own values", lambda narrow, wide, tokens: (narrow, wide, tokens) == (100, 400, 64), None))
