@@ -57,7 +57,8 @@ def is_sane(expression):
     if re.search(r"-[BS](?![\w*])", expression):
         return False
     for at, sign in enumerate(expression):
-        if sign == "-" and expression[at + 1:].startswith(left_term(expression, at)):
+        term = left_term(expression, at)
+        if sign == "-" and expression[at + 1:].startswith(term) and expression[at + 1 + len(term):][:1] in ("", *"+-)"):
             return False
     return True
 

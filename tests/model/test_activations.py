@@ -212,7 +212,12 @@ def table():
                 with open(os.path.join(folder, f"{kind}.gpt2.json"), "w", encoding="utf-8") as file:
                     json.dump({**measured, "kind": kind}, file)
             constant.append(joined())
-        measured.update(rows=[row], info={**measured["info"], "held": [1], "late": ["width"]})
+        measured.update(rows=[{**row, "expr": "D*(2*B*S-2*B*S*3)"}, {**row, "expr": "D*(2*B*S-2*B*S)"}],
+                        info={**measured["info"], "held": [1]})
+        with open(os.path.join(folder, "causal.gpt2.json"), "w", encoding="utf-8") as file:
+            json.dump(measured, file)
+        less = joined()
+        measured.update(rows=[row], info={**measured["info"], "late": ["width"]})
         with open(os.path.join(folder, "causal.gpt2.json"), "w", encoding="utf-8") as file:
             json.dump(measured, file)
         late = joined()
@@ -225,6 +230,7 @@ def table():
                                         head + ">D*B*S\n>D*B*S*128\n@" in constant[0]),
                                        ("a constant that is wrong elsewhere is kept", head + "?\n>D*B*S\n@" in constant[1]),
                                        ("values that were never changed are told", head + "?\n>D*B*S\n@" in late),
+                                       ("a difference of other terms is kept", head + ">D*(2*B*S-2*B*S*3)\n@" in less),
                                        ("a class has two sections", "@GPT2LMHeadModel gpt2 vlm" not in constant[0]),
                                        ("sections came or went", heads[0] == heads[1])) if not is_right])
 
