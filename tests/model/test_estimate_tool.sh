@@ -68,6 +68,17 @@ for option in seq-len=1000000001 chunk=1000000001 resident-experts=65537; do
     fails 2 "accepted: an integer" llama "--$option"
 done
 fails 2 '--split rows is not valid; accepted: layers, tensor' llama --split rows
+for words in '--split layers, tensor' '--attention flash, full' '--train adamw, ' '--engine transformers, vllm'; do
+    fails 2 "${words%% *} needs a value; accepted: ${words#* }" llama "${words%% *}"
+done
+fails 1 'there is no such file or folder; gpucache reads local files and downloads nothing: of a repository with this name config.json is enough' \
+    meta-llama/Llama-3.1-8B
+fails 1 'there is no such file or folder' ./llama-3
+is 'a path is no name of a repository' "$(grep -c repository err)" 0
+for file in llama/config.json llama/model.safetensors; do
+    ok "gpucache plan of a model points to estimate: $file" \
+        grep -qF '; it is a model, for gpucache estimate' <("$TOOL" plan "$file" 2>&1)
+done
 fails 2 '--attention none is not valid; accepted: flash, full' llama --attention none
 fails 2 '--overhead 0.9 is not valid; accepted: a factor, 1 to 100' llama --overhead 0.9
 fails 2 '--overhead 100.5 is not valid' llama --overhead 100.5

@@ -142,6 +142,13 @@ static int refuse_option(const struct tool_command *command, const struct tool_o
     return tool_usage(command, "unknown option %s; nearest: %s", word, nearest.name);
 }
 
+static int refuse_bare(const struct tool_command *command, const struct tool_option *option)
+{
+    const bool is_listed = option->accepted != NULL;
+    return tool_usage(command, "%s needs a value%s%s", option->name,
+                      is_listed ? "; accepted: " : "", is_listed ? option->accepted : "");
+}
+
 static int parse_one(const struct tool_command *command, const struct tool_option *options,
                      size_t count, int argc, char **argv, int *at)
 {
@@ -174,11 +181,9 @@ static int parse_one(const struct tool_command *command, const struct tool_optio
         return TOOL_DONE;
     }
     if (is_bare)
-        return tool_usage(command, "%s needs a value", option->name);
+        return refuse_bare(command, option);
     *value = equals != NULL ? equals + 1 : argv[(*at)++];
-    if (**value == '\0')
-        return tool_usage(command, "%s needs a value", option->name);
-    return TOOL_DONE;
+    return **value == '\0' ? refuse_bare(command, option) : TOOL_DONE;
 }
 
 static bool is_help(const char *text)
@@ -357,6 +362,21 @@ static bool begins_with(const struct tool_file *file, const char *text)
     return file->bytes >= length && memcmp(file->data, text, length) == 0;
 }
 
+#define MODEL_HEAD_BYTES 65536
+
+/* A configuration, a safetensors file or index, a GGUF file. */
+static bool is_model(const struct tool_file *file)
+{
+    static const char *const keys[] = {"\"model_type\"", "\"architectures\"", "\"weight_map\"",
+                                       "\"data_offsets\""};
+    const size_t head = file->bytes < MODEL_HEAD_BYTES ? file->bytes : MODEL_HEAD_BYTES;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (memmem(file->data, head, keys[i], strlen(keys[i])) != NULL)
+            return true;
+    }
+    return begins_with(file, "GGUF");
+}
+
 const char *tool_file_hint(const struct tool_file *file, enum tool_kind wanted)
 {
     static const char schema[] = "\"" GC_REPORT_SCHEMA "\"";
@@ -370,6 +390,8 @@ const char *tool_file_hint(const struct tool_file *file, enum tool_kind wanted)
     if (wanted != TOOL_REPORT && begins_with(file, "{") &&
         memmem(file->data, head, schema, strlen(schema)) != NULL)
         return "; it is a report, for gpucache report";
+    if (is_model(file))
+        return "; it is a model, for gpucache estimate";
     return "";
 }
 

@@ -73,6 +73,7 @@ struct tool_option {
     bool *flag;             /* set for a flag */
     const char *bare;       /* value if none follows; NULL: a value is required */
     struct tool_list *list; /* set for an option that may be repeated */
+    const char *accepted;   /* the words that are its values; NULL: others */
 };
 
 #define TOOL_LIST_MAX 16

@@ -55,7 +55,7 @@ static int answer_model(const struct estimate_setup *setup, const char *path, st
     struct gc_estimator *estimator;
     int status;
     if (gc_model_open(path, NULL, &model, &error) != GC_OK)
-        return tool_fail(&tool_command_estimate, "%s", error.text);
+        return estimate_refuse_model(&tool_command_estimate, path, &error);
     const enum gc_status opened = gc_estimator_open(model, setup->weight_dtype, &estimator);
     if (opened != GC_OK) {
         result->estimate.overflowed = GC_ESTIMATE_weight;

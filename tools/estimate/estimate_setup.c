@@ -4,7 +4,9 @@
 #include "tools/estimate/calibration.h"
 #include "tools/estimate/context_memory.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MILLION 1000000
 
@@ -105,11 +107,12 @@ static int parse_engine(const struct tool_command *command, const struct texts *
                                                "a fraction, 0.001 to 1");
 }
 
+static const char splits[] = "layers, tensor";
+static const char attentions[] = "flash, full";
+
 static int parse_words(const struct tool_command *command, const struct texts *texts,
                        struct gc_estimate_request *request)
 {
-    static const char splits[] = "layers, tensor";
-    static const char attentions[] = "flash, full";
     if (texts->split != NULL) {
         const int at = gc_text_find_word(splits, texts->split, strlen(texts->split));
         if (at < 0)
@@ -311,15 +314,15 @@ int estimate_setup_parse(const struct tool_command *command, int argc, char **ar
         {.name = "--dtype", .value = &texts.dtype},
         {.name = "--kv-dtype", .value = &texts.kv_dtype},
         {.name = "--devices", .value = &texts.devices},
-        {.name = "--split", .value = &texts.split},
-        {.name = "--attention", .value = &texts.attention},
+        {.name = "--split", .value = &texts.split, .accepted = splits},
+        {.name = "--attention", .value = &texts.attention, .accepted = attentions},
         {.name = "--overhead", .value = &texts.overhead},
         {.name = "--context-memory", .value = &texts.context},
         {.name = "--resident-experts", .value = &texts.experts},
-        {.name = "--engine", .value = &texts.engine},
+        {.name = "--engine", .value = &texts.engine, .accepted = gc_engine_names()},
         {.name = "--utilisation", .value = &texts.utilisation},
         {.name = "--gpu-layers", .value = &texts.gpu_layers},
-        {.name = "--train", .value = &texts.train},
+        {.name = "--train", .value = &texts.train, .accepted = gc_optimiser_names()},
         {.name = "--mixed-precision", .flag = &setup->request.training.is_mixed},
         {.name = "--checkpointing", .flag = &setup->request.training.is_checkpointed},
         {.name = "--zero", .value = &texts.zero},
@@ -337,4 +340,17 @@ int estimate_setup_parse(const struct tool_command *command, int argc, char **ar
         return status;
     status = parse_values(command, &texts, setup);
     return status == TOOL_DONE ? check_use(command, setup) : status;
+}
+
+int estimate_refuse_model(const struct tool_command *command, const char *path,
+                          const struct gc_model_error *error)
+{
+    const char *slash = strchr(path, '/');
+    const bool is_hub_name = path[0] != '.' && path[0] != '~' && slash != NULL && slash > path &&
+                             slash[1] != '\0' && strchr(slash + 1, '/') == NULL &&
+                             access(path, F_OK) != 0 && errno == ENOENT;
+    return tool_fail(command, "%s%s", error->text,
+                     is_hub_name ? "; gpucache reads local files and downloads nothing: of a "
+                                   "repository with this name config.json is enough"
+                                 : "");
 }

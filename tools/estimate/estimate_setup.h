@@ -25,4 +25,8 @@ struct estimate_setup {
 int estimate_setup_parse(const struct tool_command *command, int argc, char **argv,
                          struct estimate_setup *setup) GC_CHECKED;
 
+/* TOOL_FAILED, with the line of a model that could not be opened. */
+int estimate_refuse_model(const struct tool_command *command, const char *path,
+                          const struct gc_model_error *error) GC_CHECKED;
+
 #endif

@@ -310,7 +310,7 @@ static int open_table(struct table *table, struct gc_model **model)
 {
     struct gc_model_error error;
     if (gc_model_open(table->setup->models.words[0], NULL, model, &error) != GC_OK)
-        return tool_fail(table->command, "%s", error.text);
+        return estimate_refuse_model(table->command, table->setup->models.words[0], &error);
     table->model = *model;
     const enum gc_status status =
         gc_estimator_open(*model, table->setup->weight_dtype, &table->estimator);
