@@ -11,6 +11,7 @@ enum measured {
     MEASURED_NOT,
     MEASURED_BOUND, /* different in some configurations */
     MEASURED_EXACT,
+    MEASURED_GGUF, /* an architecture of GGUF files, exact */
 };
 
 struct measured_row {
@@ -28,11 +29,12 @@ static const struct measured_row rows[] = {
 #undef GC_ARCH_KEEPS_NOTHING
 };
 
-static enum measured find_measured(const char *type)
+static enum measured find_measured(const struct gc_arch *arch)
 {
-    const size_t length = strlen(type);
+    const size_t length = strlen(arch->type);
     for (size_t i = 0; length > 0 && i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (gc_text_find_word(rows[i].types, type, length) >= 0)
+        if ((rows[i].measured == MEASURED_GGUF) == arch->is_gguf &&
+            gc_text_find_word(rows[i].types, arch->type, length) >= 0)
             return rows[i].measured;
     }
     return MEASURED_NOT;
@@ -86,14 +88,32 @@ static bool holds_sums(const struct gc_shapes *shapes, const struct gc_layers *l
            (found->convolved == 0 || found->convolved == sums.convolved);
 }
 
+/* An architecture that was not held against llama.cpp's own log. */
+static void tell_gguf(const struct gc_arch *arch, struct gc_layers *layers, struct gc_notes *notes)
+{
+    char shown[2 * GC_ARCH_WORD_BYTES];
+    if (find_measured(arch) == MEASURED_GGUF || !layers->has_kv_cache || layers->count == 0)
+        return;
+    layers->unknown |= GC_UNKNOWN_ARCHITECTURE;
+    gc_notes_add(notes, "architecture ",
+                 gc_text_printable(arch->type, strlen(arch->type), shown, sizeof(shown)),
+                 ": not measured; weights are those of the file, KV cache, state and activations "
+                 "are by general rules, approximate",
+                 NULL);
+}
+
 void gc_shapes_tell_measured(const struct gc_shapes *shapes, const struct gc_arch *arch,
                              struct gc_layers *layers, struct gc_notes *notes)
 {
-    const enum measured measured = find_measured(arch->type);
+    const enum measured measured = find_measured(arch);
     const bool is_exact = measured == MEASURED_EXACT;
     const bool is_held = !shapes->is_partial && holds_sums(shapes, layers);
     char shown[2 * GC_ARCH_WORD_BYTES];
-    if (arch->is_gguf || arch->type[0] == '\0' || (is_exact && is_held) ||
+    if (arch->is_gguf) {
+        tell_gguf(arch, layers, notes);
+        return;
+    }
+    if (arch->type[0] == '\0' || (is_exact && is_held) ||
         (measured != MEASURED_BOUND && !layers->has_kv_cache))
         return;
     if (is_exact) {

@@ -57,6 +57,7 @@ static const struct unknown_rule unknown_rules[] = {
      "the size of the vocabulary is unknown: logits are not counted"},
     {GC_UNKNOWN_KINDS, WORK_PARTS | BIT(GC_ESTIMATE_state), false, NULL},
     {GC_UNKNOWN_ENCODER, WORK_PARTS, true, NULL},
+    {GC_UNKNOWN_ARCHITECTURE, WORK_PARTS | BIT(GC_ESTIMATE_state), true, NULL},
 };
 
 static void set_work(const struct gc_estimate_request *request, const struct gc_estimate *estimate,

@@ -28,6 +28,7 @@ EXPERTS = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_lengt
 LATENT = {"attention.q_lora_rank": 128, "attention.kv_lora_rank": 64, "rope.dimension_count": 32, "attention.key_length": 96,
           "attention.value_length": 64}
 WINDOW = {"attention.sliding_window": 1024}
+SECTIONS = {"rope.dimension_sections": [16, 24, 24, 0]}
 # What differs from the usual; None: the key is left out.
 MODELS = {
     "llama": ("llama", {}),
@@ -124,6 +125,40 @@ MODELS = {
     "ernie4_5": ("ernie4_5", HEAD),
     "hunyuan-moe": ("hunyuan-moe", {**HEAD, **EXPERTS, "expert_shared_feed_forward_length": 128}),
     "seed_oss": ("seed_oss", HEAD),
+    **{name: (name, {}) for name in ("arcee", "baichuan", "bitnet", "exaone", "glm4", "hunyuan-dense", "internlm2", "jais2",
+                                     "llama-embed", "nemotron", "olmo", "paddleocr", "smollm3", "xverse")},
+    "qwen2vl": ("qwen2vl", SECTIONS),
+    "qwen3vl": ("qwen3vl", {**HEAD, **SECTIONS}),
+    "qwen3vlmoe": ("qwen3vlmoe", {**HEAD, **EXPERTS, **SECTIONS}),
+    **{name: (name, HEAD) for name in ("maincoder", "mistral3", "pangu-embedded")},
+    **{name: (name, {**HEAD, **EXPERTS}) for name in ("grok", "olmoe", "qwen3moe")},
+    **{name: (name, {"attention.head_count_kv": 8}) for name in ("codeshell", "jais", "orion", "phi2", "plamo", "qwen", "refact")},
+    "granitemoe": ("granitemoe", {**HEAD, **EXPERTS, "attention.scale": 0.1, "residual_scale": 0.1, "embedding_scale": 1.0,
+        "logit_scale": 1.0}),
+    "starcoder": ("starcoder", {"attention.head_count_kv": 1}),
+    "bailingmoe": ("bailingmoe", {**HEAD, **EXPERTS, "leading_dense_block_count": 1, "expert_shared_count": 1,
+        "expert_weights_scale": 1.0}),
+    "bailingmoe2": ("bailingmoe2", {**HEAD, **EXPERTS, "leading_dense_block_count": 1, "expert_shared_count": 1,
+        "expert_weights_scale": 1.0, "expert_gating_func": 2, "expert_shared_feed_forward_length": 128}),
+    "dots1": ("dots1", {**HEAD, **EXPERTS, "attention.head_count_kv": 8, "leading_dense_block_count": 1,
+        "expert_shared_count": 1, "expert_weights_scale": 1.0, "expert_gating_func": 2}),
+    "dbrx": ("dbrx", {**EXPERTS, "attention.clamp_kqv": 8.0}),
+    "ernie4_5-moe": ("ernie4_5-moe", {**HEAD, **EXPERTS, "interleave_moe_layer_step": 1, "leading_dense_block_count": 1,
+        "expert_shared_count": 1, "expert_shared_feed_forward_length": 128}),
+    "exaone-moe": ("exaone-moe", {**HEAD, **EXPERTS, **WINDOW, "block_count": 8, "leading_dense_block_count": 1,
+        "expert_shared_count": 1, "expert_gating_func": 2, "expert_weights_scale": 1.0}),
+    "gemma4": ("gemma4", {**HEAD, **WINDOW, "block_count": 12, "attention.key_length_swa": 64, "attention.value_length_swa": 64,
+        "attention.key_length": 128, "attention.value_length": 128, "attention.shared_kv_layers": 0,
+        "attention.sliding_window_pattern": [True, True, True, True, True, False] * 2, "embedding_length_per_layer_input": 0}),
+    "grovemoe": ("grovemoe", {**HEAD, **EXPERTS, "expert_chunk_feed_forward_length": 64, "expert_group_scale": 0.05,
+        "experts_per_group": 2}),
+    "mistral4": ("mistral4", {**LATENT, **EXPERTS, "leading_dense_block_count": 1, "expert_shared_count": 1,
+        "expert_weights_scale": 1.0, "attention.head_count_kv": 1, "attention.key_length_mla": 64, "attention.value_length_mla": 48}),
+    "plamo3": ("plamo3", {**HEAD, **WINDOW, "block_count": 8}),
+    "qwen2moe": ("qwen2moe", {**EXPERTS, "expert_shared_feed_forward_length": 128}),
+    "qwen35moe": ("qwen35moe", {**HEAD, **EXPERTS, "block_count": 8, "ssm.conv_kernel": 4, "ssm.inner_size": 512,
+        "ssm.state_size": 64, "ssm.time_step_rank": 8, "ssm.group_count": 4, "rope.dimension_sections": [16, 16, 16, 0],
+        "expert_shared_feed_forward_length": 128}),
 }
 
 
@@ -208,8 +243,8 @@ def main():
     for name in sys.argv[1:] or MODELS:
         rows[name] = measure(library, name)
         print(name, rows[name] and rows[name]["runs"], flush=True)
-    with lzma.open(DATA, "wt") as file:
-        file.writelines(json.dumps(rows[name]) + "\n" for name in MODELS if rows.get(name))
+        with lzma.open(DATA, "wt") as file:
+            file.writelines(json.dumps(rows[name]) + "\n" for name in MODELS if rows.get(name))
 
 
 main()

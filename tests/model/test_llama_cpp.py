@@ -95,6 +95,29 @@ def check_caches(folder):
         check(f"{row['name']}: cache and state as llama.cpp's log", problems)
 
 
+def check_unknown(folder):
+    """An architecture that was not measured: the file's weights are exact, all else is told to be approximate."""
+    path = os.path.join(folder, "unknown.gguf")
+    answers = []
+    for arch in ("llama", "foolm"):
+        llama_cpp.write(path, "llama-3-8b")
+        with open(path, "rb") as file:
+            content = file.read()
+        with open(path, "wb") as file:
+            file.write(content.replace(b"llama.", arch.encode() + b".").replace(b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0" + arch.encode()))
+        answers.append(estimate(path))
+    problems = []
+    for key in ("weight_bytes", "kv_cache_bytes"):
+        if answers[0][key] != answers[1][key]:
+            problems.append(f"{key}: {answers[1][key]}, as llama {answers[0][key]}")
+    told = [sorted({"weight_bytes", "kv_cache_bytes", "state_bytes", "activation_bytes"} & set(answer["approximate"])) for answer in answers]
+    if told != [[], ["activation_bytes", "kv_cache_bytes", "state_bytes"]]:
+        problems.append(f"approximate {told}")
+    if not any("foolm" in note for note in answers[1]["warnings"]):
+        problems.append("no note")
+    check("an architecture that was not measured is told", problems)
+
+
 def check_layers(folder):
     """Layers in host memory: their weights and cache leave the device, one by one."""
     path = os.path.join(folder, "model.gguf")
@@ -121,6 +144,7 @@ def main():
             check(f"{name}: as llama.cpp's log", differences(path, model, answer))
         check_published(folder)
         check_layers(folder)
+        check_unknown(folder)
         check_caches(folder)
     return finish()
 
