@@ -243,10 +243,12 @@ static enum gc_architecture_files compare_sums(const struct comparison *comparis
     if (comparison->is_packed ? other == NULL || !is_exact : !is_exact && !is_less)
         return GC_ARCHITECTURE_FILES_UNKNOWN;
     if (!comparison->is_packed) {
-        if (stored == described && is_exact)
+        if (stored == described && is_exact && other == NULL)
             return GC_ARCHITECTURE_FILES_SAME;
-        note_sums(stored, described, notes);
-        if (is_exact && !is_less && !comparison->lacks && stored - left == described)
+        if (stored != described)
+            note_sums(stored, described, notes);
+        if (stored != described && is_exact && !is_less && !comparison->lacks &&
+            stored - left == described)
             return GC_ARCHITECTURE_FILES_SAME;
     }
     if (other != NULL)

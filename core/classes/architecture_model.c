@@ -70,12 +70,33 @@ struct storage {
 static const struct storage storages[] = {
     {"mxfp4", GC_DTYPE_MXFP4, true},
     {"fp8, fbgemm_fp8, finegrained_fp8", GC_DTYPE_F8_E4M3, false},
-    {"awq, gptq, bitsandbytes, compressed-tensors, auto-round, hqq", GC_DTYPE_I4, false},
+    {"awq, gptq, bitsandbytes, compressed-tensors, auto-round", GC_DTYPE_I4, false},
+    {"hqq", GC_DTYPE_NONE, false}, /* its bits have no usual number */
 };
+
+static const struct gc_meta_value *find_bits(const struct gc_model *model)
+{
+    static const char *const keys[] = {
+        "quantization_config.bits", "quantization_config.nbits",
+        "quantization_config.quant_config.weight_quant_params.nbits"};
+    const struct gc_meta_value *bits = NULL;
+    for (size_t i = 0; bits == NULL && i < sizeof(keys) / sizeof(keys[0]); i++)
+        bits = gc_model_find_meta(model, keys[i]);
+    return bits;
+}
+
+/* The largest type of integers that is not above these bits; GC_DTYPE_NONE: there is none. */
+static enum gc_dtype dtype_of_number(uint64_t bits)
+{
+    return bits >= 8   ? GC_DTYPE_I8
+           : bits >= 4 ? GC_DTYPE_I4
+           : bits >= 2 ? GC_DTYPE_I2
+                       : GC_DTYPE_NONE;
+}
 
 static enum gc_dtype dtype_of_bits(const struct gc_model *model, enum gc_dtype otherwise)
 {
-    const struct gc_meta_value *bits = gc_model_find_meta(model, "quantization_config.bits");
+    const struct gc_meta_value *bits = find_bits(model);
     const struct gc_meta_value *is_8 =
         gc_model_find_meta(model, "quantization_config.load_in_8bit");
     static const char group[] = "quantization_config.config_groups.group_";
@@ -93,9 +114,10 @@ static enum gc_dtype dtype_of_bits(const struct gc_model *model, enum gc_dtype o
         return GC_DTYPE_F8_E4M3;
     if (is_8 != NULL && is_8->kind == GC_META_BOOL && is_8->unsigned_value != 0)
         return GC_DTYPE_I8;
-    if (bits != NULL && gc_meta_uint(bits, &number) && otherwise == GC_DTYPE_I4)
-        return number == 8 ? GC_DTYPE_I8 : number < 4 ? GC_DTYPE_I2 : GC_DTYPE_I4;
-    return otherwise;
+    return bits != NULL && gc_meta_uint(bits, &number) && otherwise != GC_DTYPE_F8_E4M3 &&
+                   otherwise != GC_DTYPE_MXFP4
+               ? dtype_of_number(number)
+               : otherwise;
 }
 
 /* Sets maker->packed; the weights are then a lower bound, but for blocks of known form. */

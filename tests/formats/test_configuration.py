@@ -181,6 +181,11 @@ def quantised(folder):
         method = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": group}}}
         got = estimate(put(folder, "config.json", {**LLAMA, "quantization_config": method}))
         tap.equal((got["weight_bytes"], is_told(got)), (outside + size * matrices, True), f"{group}: {got['warnings']}")
+    hqq = {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"group_size": 64}}, "skip_modules": ["lm_head"]}
+    for bits, size in ((8, 1), (4, 0.5), (3, 0.25), (2, 0.25), (1, 0), (None, 0)):  # each size is none above the bits
+        hqq["quant_config"]["weight_quant_params"]["nbits"] = bits
+        got = estimate(put(folder, "config.json", {**LLAMA, "quantization_config": hqq}))
+        tap.equal((got["weight_bytes"], is_told(got)), (outside + size * matrices, True), f"hqq {bits}: {got['warnings']}")
     plain = estimate(put(folder, "config.json", LLAMA))
     for got in (fp8, int4):  # how weights are stored changes neither
         tap.equal([got[part] for part in ("kv_cache_bytes", "activation_bytes")],
@@ -295,6 +300,7 @@ CONTRADICTIONS = [
     ({"intermediate_size": 96}, "mlp.gate_proj.weight of 8192"),
     ({"num_key_value_heads": 2}, "self_attn.k_proj.weight of 4096"),
     ({"num_attention_heads": 2, "head_dim": 16}, "self_attn.q_proj.weight of 4096"),
+    ({"head_dim": 28, "intermediate_size": 64}, "has no model.layers.0."),  # as many parameters in sum
     ({"vocab_size": 999}, "embed_tokens.weight of 64000"),
     ({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"}, "parameters, the configuration"),
     ({"architectures": ["LlamaForNothing"], "num_hidden_layers": 5}, "the configuration has 5 layers"),
