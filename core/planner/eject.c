@@ -222,7 +222,6 @@ static void begin(struct gc_place_eject *eject)
 {
     const struct gc_place_component *component = eject->component;
     const uint32_t count = component->count;
-    memcpy(eject->offsets, component->offsets, count * sizeof(uint64_t));
     eject->out_count = 0;
     for (uint32_t i = 0; i < count; i++)
         if (gc_place_end(&component->items[i], eject->offsets[i]) > eject->capacity)
@@ -242,12 +241,13 @@ static void accept(struct gc_place_eject *eject)
     component->peak = peak;
 }
 
-static bool reach_capacity(struct gc_place_eject *eject)
+static bool reach_capacity(struct gc_place_eject *eject, uint64_t end)
 {
     uint64_t fewest = UINT64_MAX;
     uint64_t idle = 0;
     begin(eject);
-    while (eject->out_count > 0 && idle < eject->patience + eject->out_count) {
+    while (eject->out_count > 0 && idle < eject->patience + eject->out_count &&
+           eject->run->nodes < end) {
         if (!place_next(eject) ||
             !gc_place_run_step(eject->run, 1 + eject->neighbour_count / NODE_NEIGHBOURS))
             return false;
@@ -257,26 +257,45 @@ static bool reach_capacity(struct gc_place_eject *eject)
     return eject->out_count == 0;
 }
 
-void gc_eject_run(struct gc_place_eject *eject, uint64_t nodes)
+static uint64_t target_of(const struct gc_place_eject *eject)
+{
+    return gc_max_u64(eject->run->target, eject->component->bound);
+}
+
+/* One capacity, in at most `most` steps. */
+static void lower(struct gc_place_eject *eject, uint64_t most)
+{
+    const uint64_t high = eject->component->peak - 1;
+    const uint64_t begun = eject->run->nodes;
+    eject->capacity = high - (high - target_of(eject)) / eject->part;
+    if (reach_capacity(eject, most < UINT64_MAX - begun ? begun + most : UINT64_MAX)) {
+        accept(eject);
+        eject->part = gc_max_u64(PART_MIN, eject->part / 2);
+    } else if (eject->part < PART_MAX) {
+        eject->part *= 2;
+    } else {
+        eject->part = PART_MIN;
+        eject->patience = gc_max_u64(eject->patience, 2 * eject->patience);
+    }
+}
+
+void gc_eject_run(struct gc_place_eject *eject, uint64_t nodes, uint64_t most)
 {
     const struct gc_place_component *component = eject->component;
     struct gc_place_run *run = eject->run;
-    const uint64_t end = run->nodes + nodes;
-    while (run->nodes < end && !run->stopped) {
-        const uint64_t target = gc_max_u64(run->target, component->bound);
-        if (component->peak <= target || component->peak < run->second)
+    const uint64_t begun = run->nodes;
+    while (run->nodes - begun < nodes && !run->stopped) {
+        if (component->peak <= target_of(eject) || component->peak < run->second)
             return;
-        eject->capacity = component->peak - 1 - (component->peak - 1 - target) / eject->part;
-        if (reach_capacity(eject)) {
-            accept(eject);
-            eject->part = gc_max_u64(PART_MIN, eject->part / 2);
-        } else if (eject->part < PART_MAX) {
-            eject->part *= 2;
-        } else {
-            eject->part = PART_MIN;
-            eject->patience = gc_max_u64(eject->patience, 2 * eject->patience);
-        }
+        memcpy(eject->offsets, component->offsets, component->count * sizeof(uint64_t));
+        lower(eject, most);
     }
+}
+
+void gc_eject_pass(struct gc_place_eject *eject, uint64_t most)
+{
+    if (eject->component->peak > target_of(eject) && !eject->run->stopped)
+        lower(eject, most);
 }
 
 struct gc_place_eject *gc_eject_create(struct gc_place_greedy *greedy)

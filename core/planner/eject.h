@@ -15,7 +15,10 @@ struct gc_place_eject;
 
 /* For the selected component of `greedy`, whose sorter it borrows; NULL: no memory. */
 struct gc_place_eject *gc_eject_create(struct gc_place_greedy *greedy);
-/* Lowers the component's peak, for about `nodes` steps or until another has a higher one. */
-void gc_eject_run(struct gc_place_eject *eject, uint64_t nodes);
+/* Lowers the component's peak, for about `nodes` steps or until another has a higher one. A
+ * capacity takes at most `most` steps. */
+void gc_eject_run(struct gc_place_eject *eject, uint64_t nodes, uint64_t most);
+/* One capacity below the component's peak, from the placement of the last pass of `greedy`. */
+void gc_eject_pass(struct gc_place_eject *eject, uint64_t most);
 
 #endif

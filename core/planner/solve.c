@@ -17,7 +17,8 @@
 #define IMPROVE_ROUNDS 32   /* without a gain before an order is dropped */
 #define EXACT_ALONE 16      /* components with fewer items get no local search, */
 #define EXACT_FIRST 512     /* those with fewer than this a short one, and none later */
-#define IMPROVE_FIRST 32768 /* components with more get ejections first */
+#define IMPROVE_FIRST 32768 /* components with more get ejections after one order, */
+#define EJECT_FIRST 262144  /* those with more than this before it too: a pass may take seconds */
 
 static enum gc_status improve_best(struct gc_place_greedy *greedy,
                                    uint64_t peaks[GC_PLACE_ORDER_COUNT])
@@ -65,8 +66,18 @@ struct search {
     bool has_eject;
 };
 
+/* Ejections from best fit, for about a step for each item. */
+static void eject_first(struct gc_place_greedy *greedy, struct search *search)
+{
+    const uint64_t count = greedy->component->count;
+    search->eject = gc_eject_create(greedy);
+    search->has_eject = true;
+    if (search->eject != NULL)
+        gc_eject_run(search->eject, count, 2 * count);
+}
+
 /* Every order once, then local search from the best orders. A large component gets the first order
- * alone: ejections come before the others. */
+ * alone: ejections come before the others, and before the first where it is very large. */
 static enum gc_status first_round(struct gc_place_greedy *greedy, struct search *search)
 {
     const struct gc_place_component *component = greedy->component;
@@ -74,12 +85,19 @@ static enum gc_status first_round(struct gc_place_greedy *greedy, struct search 
     const unsigned orders = component->count > IMPROVE_FIRST ? 1 : GC_PLACE_ORDER_COUNT;
     for (unsigned by = 0; by < GC_PLACE_ORDER_COUNT; by++)
         peaks[by] = UINT64_MAX; /* not tried */
+    if (component->count > EJECT_FIRST && !search->has_eject) {
+        eject_first(greedy, search);
+        if (component->peak < greedy->run->second)
+            return GC_OK;
+    }
     while (search->orders < orders) {
         if (component->peak <= greedy->run->target || greedy->run->stopped)
             return GC_OK;
         const enum gc_status status = try_order(greedy, search->orders++, peaks);
         if (status != GC_OK)
             return status;
+        if (search->eject != NULL && peaks[GC_PLACE_BY_BYTES] != UINT64_MAX)
+            gc_eject_pass(search->eject, component->count);
     }
     return improve_best(greedy, peaks);
 }
@@ -177,7 +195,7 @@ static enum gc_status search_round(struct gc_place_greedy *greedy, struct search
         search->exact = create_exact(greedy, searches);
     search->has_exact = true;
     if (search->eject != NULL)
-        gc_eject_run(search->eject, greedy->run->nodes);
+        gc_eject_run(search->eject, greedy->run->nodes, UINT64_MAX);
     *goes_on = search->exact != NULL && gc_exact_round(search->exact);
     if (search->exact != NULL && component->count < EXACT_FIRST)
         return GC_OK;
