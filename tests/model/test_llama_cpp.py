@@ -103,14 +103,16 @@ def check_unknown(folder):
         llama_cpp.write(path, "llama-3-8b")
         with open(path, "rb") as file:
             content = file.read()
+        word = b"\x05\0\0\0\0\0\0\0"
         with open(path, "wb") as file:
-            file.write(content.replace(b"llama.", arch.encode() + b".").replace(b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0" + arch.encode()))
+            file.write(content.replace(b"llama.", arch.encode() + b".").replace(word + b"llama", word + arch.encode()))
         answers.append(estimate(path))
     problems = []
     for key in ("weight_bytes", "kv_cache_bytes"):
         if answers[0][key] != answers[1][key]:
             problems.append(f"{key}: {answers[1][key]}, as llama {answers[0][key]}")
-    told = [sorted({"weight_bytes", "kv_cache_bytes", "state_bytes", "activation_bytes"} & set(answer["approximate"])) for answer in answers]
+    parts = {"weight_bytes", "kv_cache_bytes", "state_bytes", "activation_bytes"}
+    told = [sorted(parts & set(answer["approximate"])) for answer in answers]
     if told != [[], ["activation_bytes", "kv_cache_bytes", "state_bytes"]]:
         problems.append(f"approximate {told}")
     if not any("foolm" in note for note in answers[1]["warnings"]):
