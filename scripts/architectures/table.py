@@ -41,6 +41,11 @@ HARMLESS = re.compile(r"(logit_scale|rope_theta|classifier_pooling|feature_selec
 STAGES = re.compile(r"^out_(features|indices)$")
 # Values that tell the kinds of layers: of no tensor where all kinds have the same.
 KINDS = re.compile(r"^(sliding_window_pattern|global_attn_every_n_layers)$")
+# Features of several layers of the encoder are joined where the configuration lists these: a projector's input is as wide.
+JOINED = ((re.compile(r"^((model\.)?multi_modal_projector\.linear_1\.weight 1 text_config\.hidden_size vision_config\.hidden_size)$"),
+           r"\1*or(#vision_feature_layer,1)"),
+          (re.compile(r"(multi_modal_projector\..*) 5\*vision_config\.hidden_size$"),  # and "=#vision_feature_layers 5"
+           r"\1 or(#vision_feature_layers,1)*vision_config.hidden_size"))
 BARE = re.compile(r"#?([A-Za-z_][A-Za-z0-9_.]*)")
 
 
@@ -54,7 +59,10 @@ def name_of(row):
 def line_of(row):
     if "total" in row:
         return f"{name_of(row)} {row['count']} ~ {row['total']}"
-    return " ".join([name_of(row), row["count"], *row["dims"]])
+    line = " ".join([name_of(row), row["count"], *row["dims"]])
+    for pattern, joined in JOINED:
+        line = pattern.sub(joined, line)
+    return line
 
 
 def rows_of(data):

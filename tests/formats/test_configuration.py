@@ -126,6 +126,28 @@ def never_silent(folder):
     tap.equal((got["parameters"], is_told(got)), (6738415616, False))
 
 
+def joined_features(folder):
+    """Features of several layers of the encoder, joined: a projector's input is as wide as all of them. Parameters as
+    transformers counts them."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "published.jsonl"), encoding="utf-8") as file:
+        cases = {case["name"]: case for case in map(json.loads, file)}
+    for name, key, hidden, vision, few in (("llava-1.5-7b", "vision_feature_layer", 4096, 1024, 1),
+                                           ("llava-v1.6-mistral-7b", "vision_feature_layer", 4096, 1024, 1),
+                                           ("llava-onevision-7b", "vision_feature_layer", 3584, 1152, 1),
+                                           ("Mistral-Small-3.1-24B", "vision_feature_layer", 5120, 1024, 1)):
+        case = cases[name]
+        for layers in ([-2], [-2, -5], [-2, -5, -8, 6]):
+            got = estimate(put(folder, "config.json", {**case["config"], key: layers}))
+            wanted = case["parameters"] + (len(layers) - few) * hidden * vision
+            tap.equal((got["parameters"], is_told(got)), (wanted, False), f"{name} {layers}: {got['warnings']}")
+    vip = {"architectures": ["VipLlavaForConditionalGeneration"], "model_type": "vipllava",
+           "text_config": {"model_type": "llama"}, "vision_config": {"model_type": "clip_vision_model"}}
+    counts = [estimate(put(folder, "config.json", {**vip, **more}))["parameters"]
+              for more in ({}, {"vision_feature_layers": [-2, -5, -8, -11, 6]}, {"vision_feature_layers": -2})]
+    # the norm has a weight and a bias of the width, the projector a column
+    tap.equal((counts[0] - counts[1], counts[0] - counts[2]), (0, 4 * 768 * (4096 + 2)), "VipLLaVA")
+
+
 def parts_and_other_names(folder):
     """A class with a part of its type's tensors, values under other names, labels by name: counted, or told and not above."""
     t5 = {"model_type": "t5", "d_model": 512, "d_kv": 64, "d_ff": 1024, "num_layers": 6, "num_heads": 8, "vocab_size": 32128,
@@ -440,6 +462,6 @@ def shared_configurations(_):
 TARGET = 0.9
 
 if __name__ == "__main__":
-    sys.exit(tap.run([published, published_by_transformers, never_silent, parts_and_other_names, quantised, index_alone,
-                      header_alone, files_against_configuration, contradictions, left_by_programs, widths_by_class,
+    sys.exit(tap.run([published, published_by_transformers, never_silent, joined_features, parts_and_other_names, quantised,
+                      index_alone, header_alone, files_against_configuration, contradictions, left_by_programs, widths_by_class,
                       shared_configurations]))
