@@ -27,7 +27,8 @@ enum gc_unknown {
     GC_UNKNOWN_VOCAB = 16,   /* logits */
     GC_UNKNOWN_KINDS = 32,   /* the kind of a layer */
     GC_UNKNOWN_ENCODER = 64, /* encoder and cross attention are not counted */
-    GC_UNKNOWN_ARCHITECTURE = 512, /* of a GGUF file: what llama.cpp makes for it was not measured */
+    GC_UNKNOWN_ARCHITECTURE =
+        512, /* of a GGUF file: what llama.cpp makes for it was not measured */
 };
 
 /* Elements of a layer for each sequence. */

@@ -35,14 +35,16 @@ HEADS = {"masked", "image", "sequence"}  # found by their classes alone: a type 
 # How many layers of a kind there are by the class: every n-th, or the others. Other rules are not trusted.
 PLAIN_LIST = re.compile(r"^(\w+-)?\(\w+//\d\)(/2)?$")
 # Values that a type could not be tried with, and that are of no tensor.
-HARMLESS = re.compile(r"(logit_scale|rope_theta|classifier_pooling|feature_select_strategy|tolerance|eps($|_)|image_grid_pinpoints|label2id|id2label|partial_rotary|"
+HARMLESS = re.compile(r"(logit_scale|rope_theta|classifier_pooling|feature_select_strategy|"
+    r"tolerance|eps($|_)|image_grid_pinpoints|label2id|id2label|partial_rotary|"
     r"rotary_|initializer|mambapy|mask_loss|mamba_dt)")
 # Stages whose outputs a backbone gives: of no tensor in a model.
 STAGES = re.compile(r"^out_(features|indices)$")
 # Values that tell the kinds of layers: of no tensor where all kinds have the same.
 KINDS = re.compile(r"^(sliding_window_pattern|global_attn_every_n_layers)$")
 # Features of several layers of the encoder are joined where the configuration lists these: a projector's input is as wide.
-JOINED = ((re.compile(r"^((model\.)?multi_modal_projector\.linear_1\.weight 1 text_config\.hidden_size vision_config\.hidden_size)$"),
+JOINED = ((re.compile(r"^((model\.)?multi_modal_projector\.linear_1\.weight 1 text_config\.hidden_size "
+                      r"vision_config\.hidden_size)$"),
            r"\1*or(#vision_feature_layer,1)"),
           (re.compile(r"(multi_modal_projector\..*) 5\*vision_config\.hidden_size$"),  # and "=#vision_feature_layers 5"
            r"\1 or(#vision_feature_layers,1)*vision_config.hidden_size"))
