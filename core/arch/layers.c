@@ -480,21 +480,25 @@ static void set_intermediate(const struct gc_arch *arch, struct gc_layers *layer
     }
 }
 
+static bool are_heads_known(const struct gc_layer *layer)
+{
+    return !layer->has_attention || (layer->heads > 0 && layer->key_dim > 0);
+}
+
 static bool are_widths_known(const struct gc_layers *layers, const struct gc_layer *layer)
 {
     if (layer->experts && (layers->expert_intermediate == 0 || layers->experts_used == 0))
         return false;
-    if (layer->has_attention && (layer->heads == 0 || layer->key_dim == 0))
-        return false;
-    return layers->hidden > 0 &&
+    return layers->hidden > 0 && are_heads_known(layer) &&
            (!layer->dense || !layer->has_attention || layer->intermediate > 0);
 }
 
 void gc_layers_check(struct gc_layers *layers)
 {
-    layers->unknown &= ~(unsigned)(GC_UNKNOWN_KV | GC_UNKNOWN_WIDTHS | GC_UNKNOWN_SIZES);
+    layers->unknown &=
+        ~(unsigned)(GC_UNKNOWN_KV | GC_UNKNOWN_WIDTHS | GC_UNKNOWN_HEADS | GC_UNKNOWN_SIZES);
     if (layers->count == 0)
-        layers->unknown |= GC_UNKNOWN_LAYERS | GC_UNKNOWN_KV | GC_UNKNOWN_WIDTHS;
+        layers->unknown |= GC_UNKNOWN_LAYERS | GC_UNKNOWN_KV | GC_UNKNOWN_WIDTHS | GC_UNKNOWN_HEADS;
     for (uint32_t i = 0; i < layers->count; i++) {
         const struct gc_layer *layer = &layers->items[i];
         const bool has_row = layer->kv_heads > 0 && layer->key_dim > 0 && layer->value_dim > 0;
@@ -502,6 +506,8 @@ void gc_layers_check(struct gc_layers *layers)
             layers->unknown |= GC_UNKNOWN_KV;
         if (!are_widths_known(layers, layer))
             layers->unknown |= GC_UNKNOWN_WIDTHS;
+        if (!are_heads_known(layer))
+            layers->unknown |= GC_UNKNOWN_HEADS;
         if (!layer->is_size_known)
             layers->unknown |= GC_UNKNOWN_SIZES;
     }

@@ -24,6 +24,7 @@ enum gc_unknown {
     GC_UNKNOWN_KEPT = 128,   /* how many tokens a layer keeps */
     GC_UNKNOWN_STATE = 4,    /* a state's size */
     GC_UNKNOWN_WIDTHS = 8,   /* hidden size, heads or feed-forward width: activations */
+    GC_UNKNOWN_HEADS = 1024, /* of attention: its workspace */
     GC_UNKNOWN_VOCAB = 16,   /* logits */
     GC_UNKNOWN_KINDS = 32,   /* the kind of a layer */
     GC_UNKNOWN_ENCODER = 64, /* encoder and cross attention are not counted */
