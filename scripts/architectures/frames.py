@@ -14,7 +14,7 @@ import torch, transformers
 
 from expressions import compiled, evaluate
 from frames_find import ELEMENT, Finder, row_of
-from frames_run import Type, alarm, explore, others, types
+from frames_run import LAYERS, Type, alarm, explore, has_groups, others, types
 from frames_table import LEAST
 
 
@@ -99,8 +99,39 @@ def prune(rows, runs):
     return rows
 
 
-# Rows are held against HELD other configurations; those outside of LEAST to MOST are added to the probes, in ROUNDS at most.
+# Rows are held against HELD other configurations, and as many far from the type's own; those outside of LEAST to MOST are added
+# to the probes, in ROUNDS at most.
 HELD, MOST, ROUNDS = 8, 1.1, 5
+
+
+NEAR, FAR = (2, 4, .5, 3), (.25, .5, 2, 3, 4, 8)  # other values over a type's own
+FAR_LOADS = (1, 32), (1, 700), (2, 1500), (8, 200), (1, 4096)
+
+
+def drawn(T, flat, rnd, factors=NEAR, loads=((1, 700), (2, 1500), (3, 512), (4, 2048))):
+    """Random values in place of these: (values, batch, tokens, type), of a dozen configurations."""
+    for _ in range(12):
+        o = dict(T.few)
+        for k, v in flat.items():
+            if type(v) is int and v > 3 and k not in 'BS' and not LAYERS.search(k) and rnd.random() < .4:
+                o[k] = int(v * rnd.choice(factors))
+        yield o, *rnd.choice(loads), rnd.choice(['bfloat16', 'bfloat16', 'float32'])
+
+
+def beyond(T, rnd):
+    """Runs of values far from the type's own."""
+    found, start = [], time.process_time()
+    flat = T.run(T.few, 1, 64).flat
+    for over, B, S, _ in drawn(T, flat, rnd, FAR, FAR_LOADS):
+        if len(found) == HELD or time.process_time() - start > 10:
+            break
+        try:
+            p = T.run(over, B, S, seconds=6)
+        except Exception:
+            continue
+        if has_groups(p.flat):
+            found.append(p)
+    return found
 
 
 def in_32_bits(T, probes, owner, far=(0, 0)):
@@ -131,10 +162,10 @@ def measure(kind, t, out, verbose=False):
         keys, rows = solve(T, probes, owner, good, 'bfloat16', wide)
         found = len(rows)
         rows = prune(rows, dict(bfloat16=probes, float32=wide))
-        held = others(T, probes[0], good, rnd, HELD, loads)
+        held = others(T, probes[0], good, rnd, HELD, loads) + beyond(T, rnd)
         ratios = quality(rows, held, 'bfloat16')
         wrong = [p for p, r in zip(held, ratios) if not LEAST <= r <= MOST]
-        if not wrong or not left or time.process_time() - start > 8:
+        if not wrong or not left or time.process_time() - start > 20:
             break
         probes += wrong
         owner += [None] * len(wrong)

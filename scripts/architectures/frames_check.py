@@ -14,7 +14,7 @@ import gc, glob, json, lzma, os, random, signal, subprocess, sys, tempfile
 import torch, transformers
 
 import frames_range, frames_table
-from frames import other_names
+from frames import FAR, FAR_LOADS, drawn, other_names
 from frames_run import LAYERS, MAPS, POSITIONS, Type, alarm, auto, explore, first_run, flatten, has_groups, types
 
 LEAST, MOST = frames_table.LEAST, frames_table.MOST  # estimated over measured
@@ -35,19 +35,13 @@ def case(T, over, B, S, dtype, is_whole=False):
 
 
 PROMPT = 128  # tokens of a step from which on a type's own configuration is not to be told
-NEAR, FAR = (2, 4, .5, 3), (.25, .5, 2, 3, 4, 8)  # other values over a type's own
 
 
-def further(T, flat, rnd, count, factors=NEAR, loads=((1, 700), (2, 1500), (3, 512), (4, 2048))):
+def further(T, flat, rnd, count, *how):
     """Cases of `count` configurations with other values."""
     found = []
-    for _ in range(12):
-        o = dict(T.few)
-        for k, v in flat.items():
-            if type(v) is int and v > 3 and k not in 'BS' and not LAYERS.search(k) and rnd.random() < .4:
-                o[k] = int(v * rnd.choice(factors))
-        B, S = rnd.choice(loads)
-        c = case(T, o, B, S, rnd.choice(['bfloat16', 'bfloat16', 'float32']))
+    for one in drawn(T, flat, rnd, *how):
+        c = case(T, *one)
         if c:
             found.append(c)
         if len(found) == count:
@@ -128,8 +122,8 @@ def check(tool, words):
 
 
 def conditions_of(tool, data):
-    """A section's lines that tell where its rows are less than what frames.py measured, and more where a range has all of that:
-    [line]."""
+    """A section's lines that tell where its rows are less than what frames.py measured, more where a range has all of that, and
+    where a value that it had no time to change is another: [line]."""
     T = Type(data['kind'], data['type'])
     base = {k: v for k, v in flatten(T.base).items() if type(v) in (int, bool)}
     short, over_much = [], []
@@ -149,9 +143,10 @@ def conditions_of(tool, data):
     if ranges is None:
         return ['?']
     ranges += [r for r in frames_range.ranges(over_much, frames_range.FEW) or () if r.text not in {x.text for x in ranges}]
-    keys = {k for r in ranges for k in r.keys} - {'S'}
+    late = [k for k in data['info'].get('late', ()) if type(base.get(k)) is int and base[k] > 0 and not LAYERS.search(k)]
+    keys = {k for r in ranges for k in r.keys} - {'S'} | {*late}
     return (['=%s %d' % (k, base[k]) for k in sorted(keys)] + ['~%s %s' % x for x in other_names(T, keys)] +
-            [':' + r.text for r in ranges])
+            [':' + r.text for r in ranges] + [':(%s//%d)*(%d//max(1,%s))' % (k, base[k], base[k], k) for k in late])
 
 
 def tell(table, tool, folder):
@@ -176,7 +171,7 @@ def at_random(tool, kind, t, seed):
     T, rnd = Type(kind, t), random.Random('%s %s.%s' % (seed, kind, t))
     first_run(T, False)
     own = T.run(T.few, 1, 64).flat
-    cases = further(T, own, rnd, 1, FAR, ((1, 32), (1, 700), (2, 1500), (8, 200), (1, 4096)))
+    cases = further(T, own, rnd, 1, FAR, FAR_LOADS)
     return [estimated(tool, c) + (c,) for c in cases]
 
 
