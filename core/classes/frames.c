@@ -257,15 +257,25 @@ static uint64_t hidden_of(const struct frame_names *own)
     return size_of(own, keys);
 }
 
-/* Scores of a token, of classes that generate. */
-static uint64_t scores_of(const struct frame_names *own, const char *class)
+static bool has_ending(const char *class, const char *const *endings)
+{
+    for (; class != NULL && *endings != NULL; endings++) {
+        if (gc_text_has_ending(class, strlen(class), *endings))
+            return true;
+    }
+    return false;
+}
+
+/* Scores over the vocabulary: of a sequence's last token, or of all that it has. */
+static void set_scores(const struct frame_names *own, const char *class,
+                       struct gc_frame_section *section)
 {
     static const char *const keys[] = {"vocab_size", "text_config.vocab_size", NULL};
-    return class != NULL && (gc_text_has_ending(class, strlen(class), "ForCausalLM") ||
-                             gc_text_has_ending(class, strlen(class), "LMHeadModel") ||
-                             gc_text_has_ending(class, strlen(class), "ForConditionalGeneration"))
-               ? size_of(own, keys)
-               : 0;
+    static const char *const of_last[] = {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration",
+                                          NULL};
+    static const char *const of_all[] = {"ForMaskedLM", "ForPreTraining", NULL};
+    section->scores_all = has_ending(class, of_all);
+    section->scores = section->scores_all || has_ending(class, of_last) ? size_of(own, keys) : 0;
 }
 
 /* A language model of another type than the class was measured with: that type's rows. */
@@ -294,14 +304,8 @@ static bool enter_object(struct frame_names *own, struct gc_architecture_scope *
 static bool is_headless(const char *class)
 {
     static const char *const endings[] = {"Model", "Classification", "QuestionAnswering",
-                                          "MultipleChoice"};
-    if (class == NULL)
-        return true;
-    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
-        if (gc_text_has_ending(class, strlen(class), endings[i]))
-            return true;
-    }
-    return false;
+                                          "MultipleChoice", NULL};
+    return class == NULL || has_ending(class, endings);
 }
 
 void gc_frames_visit(const struct gc_model *model, const struct gc_frame_table *table,
@@ -318,6 +322,7 @@ void gc_frames_visit(const struct gc_model *model, const struct gc_frame_table *
                                 gc_architecture_ranks(class), &lines, &rank);
     section->is_exact = false;
     section->hidden = section->scores = 0;
+    section->scores_all = false;
     if (!section->is_found)
         return;
     (void)gc_architecture_find(model, &scope);
@@ -326,7 +331,7 @@ void gc_frames_visit(const struct gc_model *model, const struct gc_frame_table *
     section->is_exact = (rank != GC_ARCHITECTURE_RANK_BASE || is_headless(class)) &&
                         !next_marked(&lines, "?", &line);
     section->hidden = hidden_of(&own);
-    section->scores = scores_of(&own, class);
+    set_scores(&own, class, section);
     if (!visit_rows(&own, table->marks, visitor))
         section->is_exact = false;
 }
@@ -368,6 +373,7 @@ void gc_frames_read(const struct gc_model *model, struct gc_frames *frames)
     frames->is_exact = section.is_exact && !reader.is_full;
     frames->hidden = section.hidden;
     frames->scores = section.scores;
+    frames->scores_all = section.scores_all;
 }
 
 /* ---- sizes ---- */
@@ -450,7 +456,8 @@ enum gc_status gc_frames_bytes(const struct gc_frames *frames, const struct gc_f
 {
     const bool is_wide = load->element_bytes >= sizeof(float) && has_wide(frames);
     struct gc_sum sum = {false};
-    *bytes = gc_sum_mul(&sum, gc_sum_mul(&sum, load->batch, load->element_bytes),
+    const uint64_t rows = gc_sum_mul(&sum, load->batch, frames->scores_all ? load->tokens : 1);
+    *bytes = gc_sum_mul(&sum, gc_sum_mul(&sum, rows, load->element_bytes),
                         gc_divide_up_u64(frames->scores, gc_max_u64(load->shards, 1)));
     if (sum.overflowed)
         return GC_OVERFLOW;

@@ -43,7 +43,8 @@ struct gc_frame_section {
     bool is_found;
     bool is_exact;   /* every row of the class could be read, and they are the class's own */
     uint64_t hidden; /* width of the residual stream; 0: unknown */
-    uint64_t scores; /* of a token; 0: unknown, or the class does not generate */
+    uint64_t scores; /* of a token over the vocabulary; 0: unknown, or the class has none */
+    bool scores_all; /* of all tokens, not of a sequence's last */
 };
 
 /* Visits the rows for a configuration. `section` is set in full. */
@@ -72,7 +73,8 @@ struct gc_frames {
     uint32_t count;  /* 0: the class has no rows */
     bool is_exact;   /* every row of the class could be read, and they are the class's own */
     uint64_t hidden; /* width of the residual stream; 0: unknown */
-    uint64_t scores; /* of a token; 0: unknown, or the class does not generate */
+    uint64_t scores; /* of a token over the vocabulary; 0: unknown, or the class has none */
+    bool scores_all; /* of all tokens, not of a sequence's last */
     struct gc_frame items[GC_FRAME_MAX];
 };
 

@@ -151,6 +151,19 @@ def generating(tokens, **values):
         return cases, list(pool.map(lambda config: estimate(config, 1, tokens, "--engine", "transformers"), cases))
 
 
+def masked_scores():
+    """Classes that guess hidden tokens score all of a sequence's tokens over the vocabulary, however small the model is."""
+    words, tokens = 100000, 512
+    with open(os.path.join(ROOT, "core", "classes", "frames.txt"), encoding="utf-8") as file:
+        heads = [line[1:].split()[:2] for line in file if line.startswith("@") and line.split()[0].endswith(("MaskedLM", "PreTraining"))]
+    problems = []
+    for name, kind in heads:
+        answer = estimate({"architectures": [name], "model_type": kind, "torch_dtype": "bfloat16", "vocab_size": words}, 2, tokens)
+        if answer["activation_bytes"] < 2 * tokens * words * 2 and "activation_bytes" not in answer["lower_bounds"]:
+            problems.append(f"{name}: {answer['activation_bytes']}")
+    check("scores of all tokens", problems if heads else ["no class"])
+
+
 def wide_layers():
     """A layer far wider than the model: its place is among those of the class, or the activations are told as a bound."""
     layers, hidden, width, tokens = 4, 1024, 131072, 4096
@@ -282,6 +295,7 @@ if __name__ == "__main__":
     recorded()
     far()
     others()
+    masked_scores()
     wide_layers()
     wide_attention()
     published()
