@@ -417,6 +417,8 @@ static void set_heads(const struct gc_arch *arch, struct gc_layer *layer, uint32
         heads = gc_arch_number(arch, GC_ARCH_WINDOW_HEADS, heads);
     layer->heads = (uint32_t)heads;
     layer->kv_heads = (uint32_t)kv_heads;
+    layer->is_repeated =
+        gc_arch_is_type(arch, "falcon") && gc_arch_number(arch, GC_ARCH_NEW_DECODER, 0) != 0;
 }
 
 static void set_attention(const struct gc_arch *arch, struct gc_layers *layers, uint32_t index)

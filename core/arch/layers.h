@@ -42,6 +42,7 @@ struct gc_layer {
     bool has_attention;
     bool is_mla;    /* keys and values as one latent of rank kv_rank with a rotary part */
     bool shares_kv; /* uses keys and values that are not its own: an earlier layer's, an image's */
+    bool is_repeated; /* transformers repeats its keys and values for each head and keeps all */
     bool experts;
     bool dense; /* has a feed-forward part without experts */
     uint8_t state;

@@ -229,19 +229,21 @@ uint64_t gc_engine_round(const struct gc_engine_plan *plan, uint64_t tokens)
 /* llama.cpp: window + ubatch (llama-kv-cache-iswa.cpp). vLLM: window - 1 + steps, and one more
  * block (kv_cache_interface.py, SlidingWindowSpec). A share of the context: of a pool of its own,
  * which holds the window too (pool_configurator.py). */
-struct gc_layer gc_engine_windowed(const struct gc_engine_plan *plan, const struct gc_layer *layer,
-                                   uint64_t context)
+struct gc_layer gc_engine_kept_layer(const struct gc_engine_plan *plan,
+                                     const struct gc_layer *layer, uint64_t context)
 {
-    struct gc_layer windowed = *layer;
+    struct gc_layer kept = *layer;
+    if (layer->is_repeated && plan->engine == GC_ENGINE_TRANSFORMERS)
+        kept.kv_heads = layer->heads;
     if (layer->window == 0 || plan->step_tokens == 0)
-        return windowed;
+        return kept;
     uint64_t tokens = layer->window + multiply(plan->steps, plan->step_tokens);
     if (plan->engine == GC_ENGINE_VLLM)
         tokens = gc_min_u64(tokens - 1, context) + rows[plan->engine].block;
     tokens = gc_max_u64(tokens, multiply(context, plan->window_share) / 1000);
     tokens = gc_min_u64(gc_engine_round(plan, tokens), UINT32_MAX);
-    windowed.window = (uint32_t)tokens;
-    return windowed;
+    kept.window = (uint32_t)tokens;
+    return kept;
 }
 
 /* ---- a step ---- */

@@ -63,11 +63,11 @@ void gc_engine_make_plan(enum gc_engine engine, const struct gc_engine_load *loa
 /* The tokens of a sequence, in whole blocks. Saturates. */
 uint64_t gc_engine_round(const struct gc_engine_plan *plan, uint64_t tokens);
 
-/* The layer with the number of tokens that the engine keeps of a window: what steps add before the
- * oldest are dropped, in whole blocks, or a share of the context. `context`: rounded tokens of a
- * sequence. */
-struct gc_layer gc_engine_windowed(const struct gc_engine_plan *plan, const struct gc_layer *layer,
-                                   uint64_t context);
+/* The layer as the engine keeps it: with its heads of keys and values, and the number of tokens of
+ * a window: what steps add before the oldest are dropped, in whole blocks, or a share of the
+ * context. `context`: rounded tokens of a sequence. */
+struct gc_layer gc_engine_kept_layer(const struct gc_engine_plan *plan,
+                                     const struct gc_layer *layer, uint64_t context);
 
 /* The load of a step's activations: of all sequences together where the engine bounds a step. */
 struct gc_estimate_load gc_engine_step(const struct gc_engine_plan *plan,

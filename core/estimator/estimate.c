@@ -264,8 +264,9 @@ static uint64_t overhead_bytes(struct gc_sum *sum, const struct gc_estimate_requ
         ((unsigned __int128)bytes * overhead_of(request, estimate) + 999999) / 1000000;
     if (share > UINT64_MAX)
         sum->overflowed = true;
-    return gc_sum_add(sum, (uint64_t)share,
-                      gc_sum_add(sum, request->context_bytes, estimate->graph_bytes[device]));
+    const uint64_t fixed =
+        gc_sum_add(sum, estimate->graph_bytes[device], estimate->prompt_bytes[device]);
+    return gc_sum_add(sum, (uint64_t)share, gc_sum_add(sum, request->context_bytes, fixed));
 }
 
 /* A phase of a training step, given without inputs and overhead. */

@@ -87,6 +87,8 @@ struct gc_estimate {
     uint64_t usable_bytes[GC_ESTIMATE_DEVICE_MAX]; /* of the memory, by the engine; UINT64_MAX: all
                                                       or unknown */
     uint64_t graph_bytes[GC_ESTIMATE_DEVICE_MAX];  /* recorded CUDA graphs: part of the overhead */
+    uint64_t prompt_bytes[GC_ESTIMATE_DEVICE_MAX]; /* of the overhead: tokens beyond windows that
+                                                      stay until the next step */
     uint64_t kv_block_bytes[GC_ESTIMATE_DEVICE_MAX]; /* of one block, all layers of the device */
     struct gc_training training;
     uint64_t trained_parameters;

@@ -2,10 +2,10 @@
 #ifndef GC_ESTIMATOR_H
 #define GC_ESTIMATOR_H
 
-#include "core/classes/architecture.h"
-#include "core/classes/frames.h"
 #include "core/arch/layers.h"
 #include "core/arch/shapes.h"
+#include "core/classes/architecture.h"
+#include "core/classes/frames.h"
 #include "core/estimator/estimate.h"
 #include "core/estimator/formulas.h"
 #include "core/estimator/weights.h"

@@ -26,6 +26,25 @@ enum gc_status gc_formula_kv_token_bytes(const struct gc_layers *layers,
     return gc_sum_status(&sum);
 }
 
+enum gc_status gc_formula_prompt_layer_bytes(const struct gc_layers *layers,
+                                             const struct gc_layer *layer,
+                                             const struct gc_estimate_load *work, uint64_t *bytes)
+{
+    struct gc_sum sum = {false};
+    *bytes = 0;
+    if (layer->window == 0 || work->context_tokens <= layer->window)
+        return GC_OK;
+    const enum gc_status status =
+        gc_formula_kv_token_bytes(layers, layer, work->kv_dtype, work->shards, bytes);
+    if (status != GC_OK)
+        return status;
+    const uint64_t held =
+        gc_min_u64(work->context_tokens, gc_sum_add(&sum, layer->window - 1, work->step_tokens));
+    *bytes = gc_sum_mul(&sum, gc_sum_mul(&sum, work->batch, held - layer->window), *bytes);
+    *bytes = gc_sum_mul(&sum, *bytes, layers->attention_count);
+    return gc_sum_status(&sum);
+}
+
 enum gc_status gc_formula_kv_layer_bytes(const struct gc_layers *layers,
                                          const struct gc_layer *layer,
                                          const struct gc_estimate_load *work, uint64_t *bytes)

@@ -41,6 +41,13 @@ enum gc_status gc_formula_kv_token_bytes(const struct gc_layers *layers,
                                          const struct gc_layer *layer, enum gc_dtype dtype,
                                          uint32_t shards, uint64_t *bytes) GC_CHECKED;
 
+/* The bytes of those tokens beyond a layer's window that are in memory until the next step all the
+ * same: transformers' cache is a view of window and step (DynamicSlidingWindowLayer). */
+enum gc_status gc_formula_prompt_layer_bytes(const struct gc_layers *layers,
+                                             const struct gc_layer *layer,
+                                             const struct gc_estimate_load *work,
+                                             uint64_t *bytes) GC_CHECKED;
+
 /* Keys and values of one layer for all tokens it keeps, of all sequences: batch · min(tokens,
  * window) · bytes of a token; and, with an encoder, as much for each token that it sees: cross
  * attention has keys and values of its own (Vaswani et al., 2017, section 3.2.3). */
@@ -63,14 +70,12 @@ enum gc_status gc_formula_attention_scores_bytes(const struct gc_layer *layer,
                                                  const struct gc_estimate_load *work,
                                                  uint64_t *bytes) GC_CHECKED;
 
-/* The working set of one layer where the class's places are not known (core/classes/frames.h): as for
- * Llama's layers in transformers, T = batch · step tokens, H hidden, in the type of activations,
- * the largest of
- *   norm, in 32 bits                         7·T·H
- *   attention: queries twice, keys, values, the result
- *                                            T·(3·H + heads·(2·key + value) + kv_heads·(key +
- * value)) feed-forward: gate, up, their product    T·(4·H + 3·width) experts: the tokens sorted to
- * them, and the results, or gate, up and their product T·(4·H + used·H + used·max(3·H, 4·width)) a
+/* The working set of one layer where the class's places are not known (core/classes/frames.h): as
+ * for Llama's layers in transformers, T = batch · step tokens, H hidden, in the type of
+ * activations, the largest of norm, in 32 bits                         7·T·H attention: queries
+ * twice, keys, values, the result T·(3·H + heads·(2·key + value) + kv_heads·(key + value))
+ * feed-forward: gate, up, their product    T·(4·H + 3·width) experts: the tokens sorted to them,
+ * and the results, or gate, up and their product T·(4·H + used·H + used·max(3·H, 4·width)) a
  * state's input, gate, and result        T·(4·H + 3·channels) Heads, widths and channels are
  * divided over shards. The next layer reuses the memory. */
 enum gc_status gc_formula_activation_layer_bytes(const struct gc_layers *layers,

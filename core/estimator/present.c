@@ -135,13 +135,14 @@ static bool is_step_peak(const struct gc_estimate *estimate)
     return estimate->step_bytes > estimate->backward_bytes;
 }
 
-/* Of all devices; a part of their overhead. */
-static uint64_t graph_bytes(const struct gc_estimate *estimate)
+/* Of all devices: a part of their overhead. */
+static uint64_t sum_of(const struct gc_estimate *estimate,
+                       const uint64_t bytes[GC_ESTIMATE_DEVICE_MAX])
 {
-    uint64_t bytes = 0;
+    uint64_t sum = 0;
     for (uint32_t i = 0; i < estimate->device_count; i++)
-        bytes += estimate->graph_bytes[i];
-    return bytes;
+        sum += bytes[i];
+    return sum;
 }
 
 static void put_engine(struct gc_json *json, const struct gc_estimate *estimate)
@@ -154,10 +155,11 @@ static void put_engine(struct gc_json *json, const struct gc_estimate *estimate)
     gc_json_write_maybe(json, "step_tokens", plan->step_tokens > 0, plan->step_tokens);
     gc_json_write_uint(json, "kv_block_tokens", gc_engine_block_tokens(plan->engine));
     gc_json_write_maybe(json, "kv_blocks", estimate->kv_blocks > 0, estimate->kv_blocks);
-    gc_json_write_uint(json, "graph_bytes", graph_bytes(estimate));
+    gc_json_write_uint(json, "graph_bytes", sum_of(estimate, estimate->graph_bytes));
     put_mix(json, "weights_as", estimate->mix);
     gc_json_write_maybe(json, "gpu_layers", estimate->layer_count > 0, estimate->device_layers);
     gc_json_write_uint(json, "host_weight_bytes", estimate->host_weight_bytes);
+    gc_json_write_uint(json, "prompt_bytes", sum_of(estimate, estimate->prompt_bytes));
 }
 
 /* null in an estimate of inference; its training_at_least_bytes is null where it is not known. */
@@ -351,8 +353,12 @@ static void write_parts(struct gc_writer *out, const struct gc_estimate *estimat
             write_row(out, gc_estimate_part_label((enum gc_estimate_part)part),
                       estimate->total.parts[part], certainty_of(estimate, 1U << part));
     }
-    if (graph_bytes(estimate) > 0)
-        write_row(out, "  CUDA graphs, by rule", graph_bytes(estimate), "");
+    const uint64_t graphs = sum_of(estimate, estimate->graph_bytes);
+    const uint64_t prompt = sum_of(estimate, estimate->prompt_bytes);
+    if (graphs > 0)
+        write_row(out, "  CUDA graphs, by rule", graphs, "");
+    if (prompt > 0)
+        write_row(out, "  prompt behind windows", prompt, "");
     write_row(out, "peak", estimate->total.peak_bytes, certainty_of(estimate, ~0U));
     write_phases(out, estimate);
     if (estimate->host_weight_bytes > 0)

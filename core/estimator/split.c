@@ -258,10 +258,10 @@ static uint64_t input_bytes(struct device_view *view)
 static uint64_t kept_bytes(struct device_view *view, layer_bytes *part, uint32_t layer)
 {
     const struct gc_layers *layers = &view->estimator->layers;
-    const struct gc_layer windowed =
-        gc_engine_windowed(view->plan, &layers->items[layer], view->work->context_tokens);
+    const struct gc_layer kept =
+        gc_engine_kept_layer(view->plan, &layers->items[layer], view->work->context_tokens);
     uint64_t bytes;
-    if (part(layers, &windowed, view->work, &bytes) != GC_OK)
+    if (part(layers, &kept, view->work, &bytes) != GC_OK)
         view->sum.overflowed = true;
     return bytes;
 }
@@ -373,6 +373,13 @@ static uint64_t graph_bytes(const struct device_view *view)
     return gc_engine_graph_bytes(view->plan, layers);
 }
 
+static uint64_t prompt_bytes(struct device_view *view)
+{
+    return view->plan->engine != GC_ENGINE_TRANSFORMERS || view->work->kv_dtype == GC_DTYPE_NONE
+               ? 0
+               : over_kept(view, gc_formula_prompt_layer_bytes);
+}
+
 static uint64_t part_bytes(struct device_view *view, enum gc_estimate_part part)
 {
     switch (part) {
@@ -476,8 +483,10 @@ enum gc_status gc_split_device(const struct gc_estimator *estimator,
             return GC_OVERFLOW;
     }
     estimate->graph_bytes[device] = graph_bytes(&view);
-    if (estimator->has_layers)
+    if (estimator->has_layers) {
+        estimate->prompt_bytes[device] = prompt_bytes(&view);
         estimate->kv_block_bytes[device] = block_bytes(&view);
+    }
     if (device == 0)
         estimate->host_weight_bytes = host_weight_bytes(&view);
     return gc_sum_status(&view.sum);

@@ -27,7 +27,7 @@ KV = {
     "phi-2": [(32, None, 2 * 32 * 80)],
     "phi-3-mini-4k": [(32, 2047, 2 * 32 * 96)],
     "falcon-7b": [(32, None, 2 * 1 * 64)],
-    "falcon-40b": [(60, None, 2 * 8 * 64)],
+    "falcon-40b": [(60, None, 2 * 128 * 64)],  # 8 heads of keys and values, which transformers repeats before it keeps them
     "gpt2": [(12, None, 2 * 12 * 64)],
     "bloom": [(70, None, 2 * 112 * 128)],
     "mpt-7b": [(32, None, 2 * 32 * 128)],

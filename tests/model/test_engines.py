@@ -209,6 +209,18 @@ def check_others(llama, gemma, gpt_oss):
     check("TensorRT-LLM: nine tenths of what is free", [] if abs(answer["kv_blocks"] - free * 0.9 // (4 * MIB)) <= 1 else [f"{answer['kv_blocks']} blocks"])
     _, whole = run(llama, "--batch", 2)
     equal("transformers: all tokens at once, no blocks", (whole["step_tokens"], whole["kv_block_tokens"], whole["graph_bytes"]), (None, 1, 0))
+    # Measured on the meta device, by storages: cache and activations together, as the cache is a view of the whole prompt.
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "config.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"architectures": ["MistralForCausalLM"], "model_type": "mistral", "hidden_size": 1024, "intermediate_size": 3584,
+                       "num_attention_heads": 16, "num_key_value_heads": 4, "num_hidden_layers": 32, "vocab_size": 32000,
+                       "torch_dtype": "bfloat16", "sliding_window": 1024}, file)
+        _, answer = run(path, "--seq-len", 16384)
+        together = answer["kv_cache_bytes"] + answer["activation_bytes"] + answer["prompt_bytes"]
+        check("transformers: the prompt behind the windows", [] if abs(together / 1027735808 - 1) < 0.01 else [str(together)])
+        _, answer = run(path, "--seq-len", 16384, "--chunk", 512)
+        equal("transformers: with chunks a chunk behind the windows", answer["prompt_bytes"], 32 * 511 * 2 * 4 * 64 * 2)
 
 
 # ---- offers ----
