@@ -420,15 +420,6 @@ bool gc_frames_hold(const char *condition, const struct gc_frame_load *load)
     return gc_frames_value(condition, strlen(condition), load, &holds) == GC_OK && holds != 0;
 }
 
-bool gc_frames_are_exact(const struct gc_frames *frames, const struct gc_frame_load *load)
-{
-    for (uint32_t i = 0; i < frames->count; i++) {
-        if (frames->items[i].is_condition && !gc_frames_hold(frames->items[i].text, load))
-            return false;
-    }
-    return frames->is_exact;
-}
-
 #define RESIDUAL_ROWS 4
 
 static uint64_t shard_bytes(const struct gc_frames *frames, const struct gc_frame_load *load,
@@ -442,8 +433,11 @@ static uint64_t shard_bytes(const struct gc_frames *frames, const struct gc_fram
     return kept + (bytes - kept + load->shards - 1) / load->shards;
 }
 
-static bool has_wide(const struct gc_frames *frames)
+/* Whether the places are those of 32 bits. */
+static bool takes_wide(const struct gc_frames *frames, const struct gc_frame_load *load)
 {
+    if (load->element_bytes < sizeof(float))
+        return false;
     for (uint32_t i = 0; i < frames->count; i++) {
         if (frames->items[i].is_wide)
             return true;
@@ -451,10 +445,25 @@ static bool has_wide(const struct gc_frames *frames)
     return false;
 }
 
+bool gc_frames_are_exact(const struct gc_frames *frames, const struct gc_frame_load *load)
+{
+    const bool is_wide = takes_wide(frames, load);
+    for (uint32_t i = 0; i < frames->count; i++) {
+        const struct gc_frame *frame = &frames->items[i];
+        uint64_t ignored;
+        if (frame->is_condition
+                ? !gc_frames_hold(frame->text, load)
+                : frame->is_wide == is_wide && gc_frames_value(frame->text, strlen(frame->text),
+                                                               load, &ignored) == GC_NOT_SUPPORTED)
+            return false;
+    }
+    return frames->is_exact;
+}
+
 enum gc_status gc_frames_bytes(const struct gc_frames *frames, const struct gc_frame_load *load,
                                uint64_t *bytes)
 {
-    const bool is_wide = load->element_bytes >= sizeof(float) && has_wide(frames);
+    const bool is_wide = takes_wide(frames, load);
     struct gc_sum sum = {false};
     const uint64_t rows = gc_sum_mul(&sum, load->batch, frames->scores_all ? load->tokens : 1);
     *bytes = gc_sum_mul(&sum, gc_sum_mul(&sum, rows, load->element_bytes),
@@ -467,6 +476,8 @@ enum gc_status gc_frames_bytes(const struct gc_frames *frames, const struct gc_f
         if (frame->is_condition || frame->is_wide != is_wide)
             continue;
         const enum gc_status status = gc_frames_value(frame->text, strlen(frame->text), load, &its);
+        if (status == GC_NOT_SUPPORTED)
+            continue; /* less than nothing: gc_frames_are_exact tells it */
         if (status != GC_OK)
             return status;
         its = shard_bytes(frames, load, its);

@@ -90,7 +90,8 @@ struct gc_frame_load {
 /* The rows for a configuration; `frames` is set in full. */
 void gc_frames_read(const struct gc_model *model, struct gc_frames *frames);
 
-/* Whether they are exact for this load, too: no condition of the class is 0. */
+/* Whether they are exact for this load, too: no condition of the class is 0, no place less than
+ * nothing. */
 bool gc_frames_are_exact(const struct gc_frames *frames, const struct gc_frame_load *load);
 
 /* The largest place, or a token's scores where they are more. What lives beside the residual stream

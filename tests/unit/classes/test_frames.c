@@ -40,6 +40,25 @@ static void a_condition_that_is_unknown_does_not_hold(void **state)
     assert_false(gc_frames_are_exact(&frames, &load));
 }
 
+static void a_place_less_than_nothing_is_none_and_told(void **state)
+{
+    struct gc_frame_load load = {.batch = 1, .tokens = 9, .element_bytes = 2, .shards = 1};
+    uint64_t bytes;
+    (void)state;
+    frames = (struct gc_frames){
+        .count = 2,
+        .is_exact = true,
+        .items = {{.text = "D*B*S"}, {.text = "D*(100*B-10*S)"}},
+    };
+    assert_int_equal(gc_frames_bytes(&frames, &load, &bytes), GC_OK);
+    assert_int_equal(bytes, 20);
+    assert_true(gc_frames_are_exact(&frames, &load));
+    load.tokens = 11;
+    assert_int_equal(gc_frames_bytes(&frames, &load, &bytes), GC_OK);
+    assert_int_equal(bytes, 22);
+    assert_false(gc_frames_are_exact(&frames, &load));
+}
+
 static void scores_are_a_place_of_their_own(void **state)
 {
     struct gc_frame_load load = {.batch = 3, .tokens = 1, .element_bytes = 2, .shards = 1};
@@ -64,6 +83,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_condition_is_no_place),
         cmocka_unit_test(a_condition_that_is_unknown_does_not_hold),
+        cmocka_unit_test(a_place_less_than_nothing_is_none_and_told),
         cmocka_unit_test(scores_are_a_place_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
