@@ -75,13 +75,20 @@ struct gc_arch_key_row {
 };
 const struct gc_arch_key_row *gc_arch_key_row(enum gc_arch_key key);
 
+/* Tensors' shapes outrank what is not given. */
+enum gc_arch_origin {
+    GC_ARCH_GIVEN,
+    GC_ARCH_OF_FAMILY,
+    GC_ARCH_OF_CLASS,
+};
+
 struct gc_arch_field {
     uint64_t value;      /* of a NUMBER, FLAG or LAYERS; unspecified unless known */
     uint32_t item_count; /* of a list; 0: one value for all */
     uint8_t rank;
     bool known;
-    bool is_default; /* the class's own: tensors outrank it */
-    bool is_null;    /* given as null: the class's default does not apply */
+    enum gc_arch_origin origin;
+    bool is_null; /* given as null: the class's default does not apply */
 };
 
 struct gc_arch {
@@ -172,8 +179,7 @@ bool gc_arch_layer_number(const struct gc_arch *config, enum gc_arch_key key, ui
 /* Reading a configuration from a model's metadata. */
 
 /* `arch` must be zeroed. Invalid values are skipped, each with a note of its name and the accepted
- * form. Then the defaults for absent values are set, with a note.
- */
+ * form. Then the defaults for absent values are set. */
 void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_notes *notes);
 
 /* Whether the model's type is one of these, between commas or blanks. */
@@ -186,7 +192,13 @@ const struct gc_meta_value *gc_arch_quant_method(const struct gc_model *model);
 void gc_arch_note_adapters(const struct gc_model *model, struct gc_notes *notes);
 
 /* Sets the defaults only; for configurations made by hand. */
-void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes);
+void gc_arch_complete(struct gc_arch *arch);
+
+/* Notes of the defaults that are left, once the tensors' shapes have set what they tell. */
+void gc_arch_note_defaults(const struct gc_arch *arch, struct gc_notes *notes);
+
+/* A NUMBER that is no default, or 0. */
+uint64_t gc_arch_given(const struct gc_arch *arch, enum gc_arch_key key);
 
 /* True if a run keeps keys, values or states for the next token: of a class that generates, as its
  * name says, and of a model without a head where its configuration has a use for a cache. Classes

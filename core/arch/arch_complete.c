@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
+
 /* ---- defaults ---- */
 
 struct family_row {
@@ -66,16 +68,17 @@ static bool is_needed(const struct gc_arch *arch, enum gc_arch_key key)
 static void override_from(struct gc_arch *arch, enum gc_arch_key shared, enum gc_arch_key own)
 {
     if (gc_arch_known(arch, own))
-        arch->fields[shared] =
-            (struct gc_arch_field){.value = arch->fields[own].value, .known = true};
+        arch->fields[shared] = (struct gc_arch_field){
+            .value = arch->fields[own].value, .known = true, .origin = arch->fields[own].origin};
 }
 
 /* A value given once for both is the encoder's too. */
 static void default_to(struct gc_arch *arch, enum gc_arch_key own, enum gc_arch_key shared)
 {
     if (!gc_arch_known(arch, own) && gc_arch_known(arch, shared))
-        arch->fields[own] =
-            (struct gc_arch_field){.value = arch->fields[shared].value, .known = true};
+        arch->fields[own] = (struct gc_arch_field){.value = arch->fields[shared].value,
+                                                   .known = true,
+                                                   .origin = arch->fields[shared].origin};
 }
 
 /* Of a decoder with layers of its own, with its encoder or without it. */
@@ -93,16 +96,13 @@ static void complete_pair(struct gc_arch *arch)
     override_from(arch, GC_ARCH_POSITIONS, GC_ARCH_TARGET_POSITIONS);
 }
 
-static void complete_families(struct gc_arch *arch, struct gc_notes *notes)
+static void complete_numbers(struct gc_arch *arch, const struct family_row *rows, size_t count,
+                             enum gc_arch_origin origin)
 {
-    for (size_t i = 0; i < sizeof(family_rows) / sizeof(family_rows[0]); i++) {
-        const struct family_row *row = &family_rows[i];
-        char number[GC_NOTE_NUMBER_BYTES];
-        if (!gc_arch_is_type(arch, row->types) || !is_needed(arch, row->key))
-            continue;
-        arch->fields[row->key] = (struct gc_arch_field){.value = row->value, .known = true};
-        gc_notes_add(notes, gc_arch_key_row(row->key)->text, ": not given, ",
-                     gc_note_number(row->value, number), " as ", arch->type, " has it", NULL);
+    for (size_t i = 0; i < count; i++) {
+        if (gc_arch_is_type(arch, rows[i].types) && is_needed(arch, rows[i].key))
+            arch->fields[rows[i].key] =
+                (struct gc_arch_field){.value = rows[i].value, .known = true, .origin = origin};
     }
 }
 
@@ -117,7 +117,7 @@ static bool has_kinds(const struct gc_arch *arch)
                                             GC_ARCH_ATTENTION_FLAGS,
                                             GC_ARCH_ATTENTION_LAYERS,
                                             GC_ARCH_ATTENTION_NUMBERS};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+    for (size_t i = 0; i < COUNT(keys); i++) {
         if (gc_arch_known(arch, keys[i]))
             return true;
     }
@@ -127,7 +127,7 @@ static bool has_kinds(const struct gc_arch *arch)
 static void complete_kinds(struct gc_arch *arch)
 {
     static const struct gc_arch_place cycle = {.key = GC_ARCH_KIND_CYCLE};
-    for (size_t i = 0; i < sizeof(kinds_rows) / sizeof(kinds_rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(kinds_rows); i++) {
         const struct kinds_row *row = &kinds_rows[i];
         if (!gc_arch_is_type(arch, row->types) || has_kinds(arch))
             continue;
@@ -144,29 +144,34 @@ static void complete_kinds(struct gc_arch *arch)
     }
 }
 
-static void complete_class(struct gc_arch *arch, struct gc_notes *notes)
+void gc_arch_complete(struct gc_arch *arch)
+{
+    complete_numbers(arch, family_rows, COUNT(family_rows), GC_ARCH_OF_FAMILY);
+    if (!arch->is_gguf) {
+        complete_kinds(arch);
+        complete_numbers(arch, class_rows, COUNT(class_rows), GC_ARCH_OF_CLASS);
+    }
+    complete_pair(arch);
+}
+
+uint64_t gc_arch_given(const struct gc_arch *arch, enum gc_arch_key key)
+{
+    return arch->fields[key].origin == GC_ARCH_GIVEN ? gc_arch_number(arch, key, 0) : 0;
+}
+
+void gc_arch_note_defaults(const struct gc_arch *arch, struct gc_notes *notes)
 {
     char number[GC_NOTE_NUMBER_BYTES];
     uint64_t count = 0;
-    for (size_t i = 0; i < sizeof(class_rows) / sizeof(class_rows[0]); i++) {
-        const struct family_row *row = &class_rows[i];
-        if (!gc_arch_is_type(arch, row->types) || !is_needed(arch, row->key))
-            continue;
-        arch->fields[row->key] =
-            (struct gc_arch_field){.value = row->value, .known = true, .is_default = true};
-        count += gc_arch_key_row(row->key)->type != GC_ARCH_TYPE_FLAG;
+    for (unsigned i = 0; i < GC_ARCH_KEY_COUNT; i++) {
+        const struct gc_arch_key_row *row = gc_arch_key_row((enum gc_arch_key)i);
+        const struct gc_arch_field *field = &arch->fields[i];
+        if (field->origin == GC_ARCH_OF_FAMILY)
+            gc_notes_add(notes, row->text, ": not given, ", gc_note_number(field->value, number),
+                         " as ", arch->type, " has it", NULL);
+        count += field->origin == GC_ARCH_OF_CLASS && row->type != GC_ARCH_TYPE_FLAG;
     }
     if (count > 0)
         gc_notes_add(notes, "values that the configuration lacks: ", gc_note_number(count, number),
                      "; they are those of ", arch->type, "'s class", NULL);
-}
-
-void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes)
-{
-    complete_families(arch, notes);
-    if (!arch->is_gguf) {
-        complete_kinds(arch);
-        complete_class(arch, notes);
-    }
-    complete_pair(arch);
 }

@@ -178,7 +178,7 @@ void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_
             note_rejected(notes, meta->key, place.key);
     }
     read_vocabulary(model, arch);
-    gc_arch_complete(arch, notes);
+    gc_arch_complete(arch);
     if (names != GC_ARCH_NAMES_HF)
         return;
     read_bidirectional(model, arch);

@@ -447,7 +447,7 @@ void gc_shapes_read(const struct gc_model *model, uint64_t hidden, struct gc_sha
 
 static void set_absent(struct gc_arch *arch, enum gc_arch_key key, uint64_t value)
 {
-    if ((!gc_arch_known(arch, key) || arch->fields[key].is_default) && value > 0)
+    if (gc_arch_given(arch, key) == 0 && value > 0)
         arch->fields[key] = (struct gc_arch_field){.value = value, .known = true};
 }
 

@@ -63,7 +63,7 @@ struct gc_estimator *arch_sample_open(const struct gc_arch *arch)
     estimator->weight_dtype = estimator->main_dtype = GC_DTYPE_NONE;
     estimator->arch = *arch;
     estimator->has_layers = true;
-    gc_arch_complete(&estimator->arch, &estimator->notes);
+    gc_arch_complete(&estimator->arch);
     gc_layers_make(&estimator->arch, &estimator->layers, &estimator->notes);
     return estimator;
 }

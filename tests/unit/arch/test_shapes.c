@@ -45,9 +45,10 @@ static void make(enum gc_arch_names names, const char *text)
 {
     arch_sample(&arch, names, text);
     arch.is_gguf = names == GC_ARCH_NAMES_GGUF;
-    gc_shapes_read(&model, gc_arch_number(&arch, GC_ARCH_HIDDEN, 0), &shapes);
+    gc_arch_complete(&arch);
+    gc_shapes_read(&model, gc_arch_given(&arch, GC_ARCH_HIDDEN), &shapes);
     gc_shapes_complete(&shapes, &arch);
-    gc_arch_complete(&arch, &notes);
+    gc_arch_note_defaults(&arch, &notes);
     gc_layers_make(&arch, &layers, &notes);
     gc_shapes_apply(&shapes, &arch, &layers, &notes);
 }
@@ -281,6 +282,30 @@ static void packed_weights_say_nothing(void **state)
     assert_int_equal(row(0), 512);
 }
 
+/* Defaults are for what neither the configuration nor the shapes tell. */
+static void shapes_come_before_defaults(void **state)
+{
+    (void)state;
+    add("token_embd.weight", 3200, 512, 0);
+    add("blk.0.attn_k.weight", 384, 512, 0);
+    make(GC_ARCH_NAMES_GGUF, "general.architecture=gemma3 gemma3.block_count=1 "
+                             "gemma3.embedding_length=512");
+    assert_int_equal(layers.vocab, 3200);
+    assert_false(is_noted("vocabulary"));
+    clear(NULL);
+    add("model.embed_tokens.weight", 100, 64, 0);
+    add("model.layers.0.self_attn.k_proj.weight", 32, 64, 0);
+    make(GC_ARCH_NAMES_HF, "architectures=Gemma3ForCausalLM model_type=gemma3_text");
+    assert_int_equal(layers.vocab, 100);
+    assert_int_equal(layers.hidden, 64);
+    assert_int_equal(layers.count, 1);
+    assert_false(is_noted("vocabulary"));
+    clear(NULL);
+    make(GC_ARCH_NAMES_HF, "architectures=Gemma3ForCausalLM model_type=gemma3_text");
+    assert_int_equal(layers.vocab, 262208);
+    assert_true(is_noted("vocabulary"));
+}
+
 int main(void)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -296,6 +321,7 @@ int main(void)
         cmocka_unit_test_setup(layers_in_runs_share, clear),
         cmocka_unit_test_setup(unmeasured_types_are_told, clear),
         cmocka_unit_test_setup(packed_weights_say_nothing, clear),
+        cmocka_unit_test_setup(shapes_come_before_defaults, clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

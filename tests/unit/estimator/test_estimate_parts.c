@@ -16,7 +16,8 @@ static void make(enum gc_arch_names names, const char *text)
 {
     memset(&notes, 0, sizeof(notes));
     arch_sample(&arch, names, text);
-    gc_arch_complete(&arch, &notes);
+    gc_arch_complete(&arch);
+    gc_arch_note_defaults(&arch, &notes);
     gc_layers_make(&arch, &layers, &notes);
 }
 
