@@ -3,8 +3,6 @@
  * configuration that only decoders have. */
 #include "core/arch/arch.h"
 
-#include "core/io/text.h"
-
 #include <string.h>
 
 static bool has_any(const char *text, const char *const *parts, size_t count)
@@ -44,16 +42,14 @@ static bool is_gguf_encoder(const struct gc_arch *arch)
     static const char types[] =
         "bert, nomic-bert, nomic-bert-moe, jina-bert-v2, jina-bert-v3, neo-bert, eurobert, "
         "modern-bert, gemma-embedding, t5encoder, wavtokenizer-dec, dream, llada, llada-moe, rnd1";
-    const size_t length = strlen(arch->type);
-    return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
+    return gc_arch_is_type(arch, types);
 }
 
 /* Classes that generate and pass everything through again for each token. */
 static bool is_cacheless(const struct gc_arch *arch)
 {
     static const char types[] = "openai-gpt, xlm, flaubert";
-    const size_t length = strlen(arch->type);
-    return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
+    return gc_arch_is_type(arch, types);
 }
 
 enum by_type {
@@ -77,9 +73,8 @@ static enum by_type find_type(const struct gc_arch *arch)
 #undef GC_ARCH_MEASURED
 #undef GC_ARCH_KEEPS
 #undef GC_ARCH_KEEPS_NOTHING
-    const size_t length = strlen(arch->type);
-    for (size_t i = 0; length > 0 && i < COUNT(rows); i++) {
-        if (gc_text_find_word(rows[i].types, arch->type, length) >= 0)
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        if (gc_arch_is_type(arch, rows[i].types))
             return rows[i].keeps;
     }
     return BY_TYPE_UNKNOWN;

@@ -538,7 +538,9 @@ static void set_linear(const struct gc_shape_layer *shape, const struct gc_arch 
 /* Convolutions of normed values, which stay in 32 bits. */
 static bool is_wide(const struct gc_arch *arch)
 {
-    return strncmp(arch->type, "inkling", strlen("inkling")) == 0;
+    return gc_arch_is_type(
+        arch, "inkling_mm_model, inkling_text, inkling2, inkling2_text, inkling2_loop, "
+              "inkling2_loop_text");
 }
 
 static void set_state(const struct gc_shape_layer *shape, const struct gc_arch *arch,
