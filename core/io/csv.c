@@ -37,3 +37,15 @@ size_t gc_csv_split(const struct gc_csv_field *line, struct gc_csv_field *fields
         at = comma + 1;
     }
 }
+
+bool gc_csv_is_quoted(const struct gc_csv_field *line)
+{
+    const char *quote = line->text;
+    const char *end = line->text + line->length;
+    while ((quote = memchr(quote, '"', (size_t)(end - quote))) != NULL) {
+        if (quote == line->text || quote[-1] == ',')
+            return true;
+        quote++;
+    }
+    return false;
+}

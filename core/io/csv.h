@@ -22,5 +22,7 @@ struct gc_csv {
 bool gc_csv_next(struct gc_csv *csv, struct gc_csv_field *line);
 /* Returns the number of the line's fields; stores up to `max` of them. */
 size_t gc_csv_split(const struct gc_csv_field *line, struct gc_csv_field *fields, size_t max);
+/* Whether one of the line's fields begins with a quote. */
+bool gc_csv_is_quoted(const struct gc_csv_field *line);
 
 #endif

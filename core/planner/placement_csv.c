@@ -53,6 +53,12 @@ static enum gc_status fail_no_memory(struct reader *reader)
     return GC_NO_HOST_MEMORY;
 }
 
+static enum gc_status refuse_quotes(struct reader *reader)
+{
+    return refuse(reader,
+                  "a field in quotes; accepted: fields without quotes, commas and line ends");
+}
+
 static const char *printable(const struct gc_csv_field *field, char shown[FIELD_SHOWN])
 {
     return gc_text_printable(field->text, field->length, shown, FIELD_SHOWN);
@@ -79,6 +85,8 @@ static enum gc_status read_header(struct reader *reader)
         reader->lines.line = 1;
         return refuse(reader, "an empty file; accepted: a header " GC_PLACEMENT_CSV_HEADER);
     }
+    if (gc_csv_is_quoted(&line))
+        return refuse_quotes(reader);
     const size_t count = gc_csv_split(&line, fields, COLUMN_COUNT);
     for (size_t i = 0; i < count; i++) {
         enum column column;
@@ -192,6 +200,8 @@ static enum gc_status read_field(struct reader *reader, enum column column,
         return refuse(reader, "%s \"%s\" is not valid; accepted: a decimal number%s",
                       COLUMN_NAMES[column], printable(field, shown),
                       column >= REQUIRED_COUNT ? " or nothing" : "");
+    if (column == ALIGNMENT && buffer->alignment == 0)
+        return refuse(reader, "alignment 0 is not valid; accepted: 1 or more, or nothing");
     if (column == OFFSET && buffer->fixed == GC_PLACEMENT_FREE)
         return refuse(reader, "offset \"%s\" is too large", printable(field, shown));
     return GC_OK;
@@ -200,6 +210,8 @@ static enum gc_status read_field(struct reader *reader, enum column column,
 static enum gc_status read_row(struct reader *reader, const struct gc_csv_field *line)
 {
     struct gc_csv_field fields[COLUMN_COUNT];
+    if (gc_csv_is_quoted(line))
+        return refuse_quotes(reader);
     const size_t count = gc_csv_split(line, fields, COLUMN_COUNT);
     if (count != reader->column_count)
         return refuse(reader, "%zu fields; accepted: %zu, as the header has", count,

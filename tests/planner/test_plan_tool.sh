@@ -17,6 +17,16 @@ fails() {
 
 printf 'id,lower,upper,size\na,0,2,100\nb,1,3,50\nc,2,4,100\n' > three.csv
 
+# ---- a byte order mark ----
+{ printf '\xef\xbb\xbf'; cat three.csv; } > marked.csv
+is "a byte order mark: the same plan" "$("$TOOL" plan marked.csv --nodes 100 --output -)" "$("$TOOL" plan three.csv --nodes 100 --output -)"
+printf 'op,id,bytes,stream,time_us\na,1,512,0,0\nf,1,0,0,1\n' > trace.csv
+{ printf '\xef\xbb\xbf'; cat trace.csv; } > marked.csv
+ok "a byte order mark: a trace" "$TOOL" replay marked.csv
+printf 'id,lower,upper,size,alignment\na,0,2,100,\nb,1,3,50,64\n' > some.csv
+ok "some have an alignment" "$TOOL" plan some.csv --output placed.csv
+ok "the output is an input" "$TOOL" plan placed.csv
+
 # ---- the command line ----
 fails 2 'a file is missing'
 fails 2 'unknown option --bogus' three.csv --bogus

@@ -316,6 +316,18 @@ const char *tool_join_dims(const struct tool_list *list, char *dims, size_t size
 
 /* ---- files ---- */
 
+/* Spreadsheets write it before a table. */
+static void skip_mark(struct tool_file *file)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    const size_t length = sizeof(mark) - 1;
+    if (file->bytes <= length || memcmp(file->data, mark, length) != 0)
+        return;
+    file->mark_bytes = length;
+    file->data = (char *)file->data + length;
+    file->bytes -= length;
+}
+
 int tool_map(const struct tool_command *command, const char *path, struct tool_file *file)
 {
     struct stat info;
@@ -336,12 +348,13 @@ int tool_map(const struct tool_command *command, const char *path, struct tool_f
     file->device = (unsigned long long)info.st_dev;
     file->inode = (unsigned long long)info.st_ino;
     if (file->bytes > 0) {
-        file->data = mmap(NULL, file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (file->data == MAP_FAILED) {
-            file->data = NULL;
+        void *const data = mmap(NULL, file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED) {
             tool_fail(command, "%s: %s", path, strerror(errno));
             goto close_file;
         }
+        file->data = data;
+        skip_mark(file);
     }
     status = TOOL_DONE;
 close_file:
@@ -352,7 +365,7 @@ close_file:
 void tool_unmap(struct tool_file *file)
 {
     if (file->data != NULL)
-        munmap(file->data, file->bytes);
+        munmap((char *)file->data - file->mark_bytes, file->bytes + file->mark_bytes);
     file->data = NULL;
 }
 

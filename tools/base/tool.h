@@ -125,8 +125,9 @@ int tool_parse_file(const struct tool_command *command, const struct tool_option
 /* A regular file mapped read-only, until tool_unmap. */
 struct tool_file {
     const char *path;
-    void *data; /* NULL if the file is empty */
+    void *data; /* NULL if the file is empty; after a byte order mark of UTF-8 */
     size_t bytes;
+    size_t mark_bytes;         /* of that mark */
     unsigned long long device; /* identity of the file: no output may be the same */
     unsigned long long inode;
 };

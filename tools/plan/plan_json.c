@@ -131,8 +131,10 @@ bool plan_write_csv(struct gc_writer *out, const struct plan_view *view)
         is_done = write_id(out, &region, &names, subject->labels[i].name, i);
         gc_writer_print(out, ",%lu,%lu,%lu,", (uint64_t)buffer->lower, (uint64_t)buffer->upper,
                         buffer->bytes);
+        if (has_alignment && buffer->alignment > 0)
+            gc_writer_print(out, "%lu", (uint64_t)buffer->alignment);
         if (has_alignment)
-            gc_writer_print(out, "%lu,", (uint64_t)buffer->alignment);
+            gc_writer_text(out, ",");
         gc_writer_print(out, "%lu\n", view->result->offsets[i]);
     }
     gc_region_fini(&region);

@@ -32,11 +32,11 @@ static enum gc_status read_text(const char *text)
 static void columns_are_found_by_name(void **state)
 {
     (void)state;
-    assert_int_equal(read_text("id,lower,upper,size\n7,1,3,100\n\nx y,0,18446744073709551615,0"),
+    assert_int_equal(read_text("id,lower,upper,size\n7,1,3,100\n\n3\" y,0,18446744073709551615,0"),
                      GC_OK);
     assert_int_equal(csv.count, 2);
     assert_string_equal(csv.ids[0], "7");
-    assert_string_equal(csv.ids[1], "x y");
+    assert_string_equal(csv.ids[1], "3\" y");
     assert_int_equal(csv.buffers[0].lower, 1);
     assert_int_equal(csv.buffers[0].upper, 3);
     assert_int_equal(csv.buffers[0].bytes, 100);
@@ -99,6 +99,10 @@ static void a_mistake_is_named_with_its_line(void **state)
         {"id,lower,upper,size\n1,1, 2,1\n", 2, "upper \" 2\""},
         {"id,lower,upper,size,offset\n1,1,2,1,18446744073709551615\n", 2, "too large"},
         {"id,lower,upper,size,offset\n1,1,2,1,x\n", 2, "decimal number or nothing"},
+        {"id,lower,upper,size\n\"a,b\",1,2,1\n", 2, "a field in quotes"},
+        {"id,lower,upper,size\n1,1,2,\"1\"\n", 2, "a field in quotes"},
+        {"\"id\",lower,upper,size\n", 1, "a field in quotes"},
+        {"id,lower,upper,size,alignment\n1,1,2,1,0\n", 2, "alignment 0 is not valid"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(read_text(cases[i].text), GC_FORMAT);
