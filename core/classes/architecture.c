@@ -211,20 +211,38 @@ const char *gc_architecture_type_name(const struct gc_model *model)
     return text_of(gc_model_find_meta(model, "model_type"));
 }
 
-/* Whether a base has an encoder and a decoder: another class may have one of them alone. */
+/* Finds the name before the first dot of layers that a class may have without the others: of an
+ * encoder, a decoder, "text_model". */
+static bool find_part(const struct gc_architecture_line *line, const char **text, size_t *length)
+{
+    const bool is_object = line->text[0] == '+'; /* its tensors begin with the third */
+    if (!gc_architecture_part(line, is_object ? 2 : 0, text, length) ||
+        (!is_object && memchr(*text, '{', *length) == NULL))
+        return false;
+    const char *dot = memchr(*text, '.', *length);
+    *length = dot != NULL ? (size_t)(dot - *text) : 0;
+    return gc_text_find_word("encoder, decoder", *text, *length) >= 0 ||
+           gc_text_has_ending(*text, *length, "_model");
+}
+
+/* Whether a base has two such parts: another class may have one of them alone. */
 static bool is_pair(const struct gc_architecture_lines *section)
 {
-    static const char decoder[] = "decoder.";
     struct gc_architecture_lines lines = *section;
     struct gc_architecture_line line;
-    bool has_encoder = false;
-    bool has_decoder = false;
+    const char *first = NULL;
+    size_t first_length = 0;
     while (gc_architecture_next(&lines, &line)) {
-        const size_t length = sizeof(decoder) - 1;
-        has_encoder |= line.length > length && memcmp(line.text, "encoder.", length) == 0;
-        has_decoder |= line.length > length && memcmp(line.text, decoder, length) == 0;
+        const char *part;
+        size_t length;
+        if (!find_part(&line, &part, &length))
+            continue;
+        if (first != NULL && !is_text(part, length, first, first_length))
+            return true;
+        first = part;
+        first_length = length;
     }
-    return has_encoder && has_decoder;
+    return false;
 }
 
 enum gc_architecture_match gc_architecture_find(const struct gc_model *model,
@@ -240,6 +258,7 @@ enum gc_architecture_match gc_architecture_find(const struct gc_model *model,
     scope->is_other_type = rank == GC_ARCHITECTURE_RANK_CLASS && type != NULL;
     if (rank != GC_ARCHITECTURE_RANK_BASE || class == NULL)
         return GC_ARCHITECTURE_CLASS;
+    scope->is_base_alone = true;
     return is_pair(&scope->lines) ? GC_ARCHITECTURE_NONE : GC_ARCHITECTURE_TYPE;
 }
 
@@ -251,6 +270,7 @@ bool gc_architecture_find_base(const struct gc_architecture_scope *outer, const 
     enum gc_architecture_rank rank;
     init_scope(scope, outer->model);
     scope->depth = outer->depth + 1;
+    scope->is_base_alone = outer->is_base_alone;
     const size_t before = strlen(outer->prefix);
     if (!gc_text_copy(name, sizeof(name), type, type_length) ||
         before + key_length + 2 > sizeof(scope->prefix))

@@ -71,6 +71,7 @@ struct gc_architecture_scope {
     char prefix[GC_ARCHITECTURE_KEY_BYTES]; /* before each key: "text_config." */
     unsigned depth;
     bool is_other_type; /* the class is another type's, whose own values do not count */
+    bool is_base_alone; /* of the base's rows, those that every class with a head has */
 };
 
 enum gc_architecture_match {

@@ -375,8 +375,9 @@ static enum gc_status find(const struct gc_model *model, struct gc_architecture_
         return GC_NOT_SUPPORTED;
     case GC_ARCHITECTURE_TYPE:
         *known = GC_ARCHITECTURE_AT_LEAST;
-        gc_architecture_note(model, notes, "weights are those of the model without the head of ",
-                             ", which is not known: a lower bound");
+        gc_architecture_note(
+            model, notes, "weights are those that any class of the type has, without the head of ",
+            ", which is not known: a lower bound");
         break;
     case GC_ARCHITECTURE_CLASS:
         if (gc_architecture_has_two_types(model, scope)) {

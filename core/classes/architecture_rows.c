@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "core/classes/architecture_rows.h"
 
 #include "core/io/text.h"
@@ -21,6 +22,7 @@ struct object {
     size_t type_length;
     bool is_other;
     bool is_included; /* its base rows are used */
+    bool is_unknown;  /* another type, and no rows for it */
 };
 
 struct visit {
@@ -266,7 +268,7 @@ static bool has_own_values(const struct visit *visit, const struct object *objec
     return false;
 }
 
-static enum gc_status visit_object(struct visit *visit, const struct object *object)
+static enum gc_status visit_object(struct visit *visit, struct object *object)
 {
     struct gc_architecture_scope inner;
     char prefix[GC_ARCHITECTURE_KEY_BYTES];
@@ -281,6 +283,7 @@ static enum gc_status visit_object(struct visit *visit, const struct object *obj
         prefix[before + object->prefix_length] = '\0';
         return visit_section(&inner, visit->visitor, prefix, visit->notes, visit->known);
     }
+    object->is_unknown = object->is_other;
     lower_to(visit, GC_ARCHITECTURE_AT_LEAST);
     gc_notes_add(visit->notes, "the weights of ", SHOWN(object->key, object->key_length),
                  ", of type ", SHOWN(object->type, object->type_length), ", are not known", NULL);
@@ -403,17 +406,58 @@ static bool is_certain(const char *const *parts, const size_t *lengths, unsigned
     return true;
 }
 
+static bool is_of_name(char c)
+{
+    return is_letter(c) || is_digit(c) || c == '.';
+}
+
+/* Whether expressions name a value of the object, "KEY.", or the tensor's name begins so. */
+static bool names_object(const struct gc_architecture_line *line, const struct object *object)
+{
+    const char *end = line->text + line->length;
+    const char *at = line->text;
+    while ((at = memmem(at, (size_t)(end - at), object->key, object->key_length)) != NULL) {
+        const char *after = at + object->key_length;
+        if (after < end && *after == '.' && (at == line->text || !is_of_name(at[-1])))
+            return true;
+        at = after;
+    }
+    return false;
+}
+
+/* Whether a class with a head may lack a row of its base: a pooler, a norm after all layers. */
+static bool is_of_base_alone(const char *name, size_t length)
+{
+    return memmem(name, length, "pooler.", sizeof("pooler.") - 1) != NULL ||
+           (memchr(name, '{', length) == NULL && memmem(name, length, "norm", 4) != NULL);
+}
+
+/* Whether the row is not counted: it is of an object of another type, whose own rows replace it,
+ * where they are known; or the class may lack it. */
+static bool is_replaced(const struct visit *visit, const struct gc_architecture_line *line,
+                        const char *const *parts, const size_t *lengths, unsigned count)
+{
+    for (unsigned i = 0; i < visit->object_count; i++) {
+        const struct object *object = &visit->objects[i];
+        const bool is_nowhere = object->prefix_length == 1 && object->prefix[0] == '-';
+        if (!object->is_other)
+            continue;
+        if (begins(parts[0], lengths[0], object->prefix, object->prefix_length) ||
+            (object->is_unknown &&
+             (names_object(line, object) || (is_nowhere && !is_certain(parts, lengths, count)))))
+            return true;
+    }
+    return visit->scope->is_base_alone && is_of_base_alone(parts[0], lengths[0]);
+}
+
 static enum gc_status visit_row(struct visit *visit, const struct gc_architecture_line *line)
 {
     const char *parts[PARTS_MAX];
     size_t lengths[PARTS_MAX];
     struct gc_architecture_row row = {.prefix = visit->prefix};
     const unsigned count = split(line, parts, lengths);
-    for (unsigned i = 0; i < visit->object_count; i++) {
-        const struct object *object = &visit->objects[i];
-        if (object->is_other && begins(parts[0], lengths[0], object->prefix, object->prefix_length))
-            return GC_OK;
-    }
+    if (is_replaced(visit, line, parts, lengths, count))
+        return GC_OK;
     if (visit->doubt_count > (visit->labels != NULL) && !is_certain(parts, lengths, count)) {
         visit->left++;
         return GC_OK;

@@ -161,6 +161,21 @@ def parts_and_other_names(folder):
              "num_attention_heads": 8, "vocab_size": 1000, "dtype": "float32"}
     head = put(folder, "config.json", {**llama, "architectures": ["LlamaForRewardModel"]})
     tap.equal(is_told(estimate(head)), True, "a head")
+    # a class with a head may lack what the base has beside its layers; parameters as transformers' class has them
+    for name, kind, parameters in (("BertForTokenClassification", "bert", 108893186),
+                                   ("AlbertForQuestionAnswering", "albert", 205822466),
+                                   ("DINOv3ConvNextBackbone", "dinov3_convnext", 27818592)):
+        part = estimate(put(folder, "config.json", {"architectures": [name], "model_type": kind, "dtype": "float32"}))
+        tap.equal((is_told(part), 0.99 < part["parameters"] / parameters <= 1), (True, True), f"{name}: {part['parameters']}")
+    clip = {"architectures": ["CLIPForImageClassification"], "model_type": "clip", "text_config": {}, "vision_config": {}}
+    part = estimate(put(folder, "config.json", clip))
+    tap.equal((is_told(part), part["parameters"]), (True, 0), "one of two towers")
+    # an object of a type without rows counts nothing, nor do rows with its values
+    vit = {"model_type": "vit", "hidden_size": 384, "num_attention_heads": 6, "num_hidden_layers": 3, "intermediate_size": 1536}
+    pair = {"architectures": ["VisionEncoderDecoderModel"], "model_type": "vision-encoder-decoder", "encoder": vit,
+            "decoder": {"model_type": "trocr", "d_model": 512, "decoder_layers": 3, "add_cross_attention": True}}
+    part = estimate(put(folder, "config.json", pair))
+    tap.equal((is_told(part), 5e6 < part["parameters"] < 6e6), (True, True), f"the encoder alone: {part['parameters']}")
     words = subprocess.run([TOOL, "estimate", head, "--budget", "1TiB"], capture_output=True, text=True, check=False).stdout
     tap.equal("\nThe known parts fit.\n\nValues with which the known parts fit," in words, True, words)
     # the class's own section of the table, not one of its type for classes without a name: no guard, and its own prefixes
