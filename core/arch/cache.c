@@ -96,6 +96,15 @@ static bool keeps_bare(const struct gc_arch *arch, bool is_pair)
     return gc_arch_known(arch, GC_ARCH_VOCAB) && (is_pair || gc_arch_known(arch, GC_ARCH_KV_HEADS));
 }
 
+/* A head on a decoder, which keeps what it would for the next token all the same. */
+static bool is_on_decoder(const struct gc_arch *arch)
+{
+    static const char *const parts[] = {"ForSequenceClassification", "ForTokenClassification",
+                                        "ForQuestionAnswering"};
+    return has_any(arch->class_name, parts, COUNT(parts)) && find_type(arch) == BY_TYPE_KEEPS &&
+           gc_arch_number(arch, GC_ARCH_USE_CACHE, 1) != 0;
+}
+
 bool gc_arch_keeps_cache(const struct gc_arch *arch)
 {
     const bool is_decoder = gc_arch_number(arch, GC_ARCH_DECODER, 0) != 0;
@@ -111,6 +120,6 @@ bool gc_arch_keeps_cache(const struct gc_arch *arch)
     if (is_generator)
         return true;
     if (is_for_task(arch->class_name))
-        return false;
+        return !is_pair && is_on_decoder(arch);
     return is_decoder || keeps_bare(arch, is_pair);
 }

@@ -195,6 +195,8 @@ static void classes_that_generate_keep_a_cache(void **state)
     assert_true(keeps("architectures=LlamaModel vocab_size=8 use_cache=true"));
     assert_true(keeps("architectures=BartModel vocab_size=8 is_encoder_decoder=true"));
     assert_true(keeps("hidden_size=8 text_config.vocab_size=8"));
+    assert_true(keeps("architectures=LlamaForSequenceClassification model_type=llama"));
+    assert_true(keeps("architectures=Qwen3ForTokenClassification model_type=qwen3"));
 }
 
 static void other_classes_keep_none(void **state)
@@ -202,7 +204,11 @@ static void other_classes_keep_none(void **state)
     (void)state;
     assert_false(keeps("architectures=BertForMaskedLM type_vocab_size=2 use_cache=true"));
     assert_false(keeps("architectures=BertLMHeadModel type_vocab_size=2 is_decoder=false"));
-    assert_false(keeps("architectures=LlamaForSequenceClassification use_cache=true"));
+    assert_false(keeps("architectures=BertForSequenceClassification model_type=bert"));
+    assert_false(keeps("architectures=BartForSequenceClassification model_type=bart "
+                       "is_encoder_decoder=true"));
+    assert_false(keeps("architectures=LlamaForSequenceClassification model_type=llama "
+                       "use_cache=false"));
     assert_false(keeps("architectures=ViTModel hidden_size=8"));
     assert_false(keeps("architectures=EuroBertModel use_cache=true vocab_size=9 mask_token_id=7"));
     assert_false(keeps("architectures=DetrModel is_encoder_decoder=true"));
