@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define DEPTH_MAX 16
+#define WHOLE_MAX 9007199254740992.0 /* 2^53 */
 
 /* ---- sections ---- */
 
@@ -181,6 +182,24 @@ static bool is_kept(const char *text, size_t length)
     return false;
 }
 
+/* Without an exponent, which expressions lack; false if that cannot be. A negative one is a
+ * difference, (0-3), whatever stands before it. */
+static bool write_number(struct writer *writer, double value)
+{
+    const double size = value < 0 ? -value : value;
+    const bool is_whole = size < WHOLE_MAX && size == (double)(uint64_t)size;
+    char number[48];
+    const int written = snprintf(number, sizeof(number), is_whole ? "%.0f" : "%.17g", size);
+    if (strpbrk(number, "ein") != NULL)
+        return false;
+    if (value < 0)
+        write_text(writer, "(0-", strlen("(0-"));
+    write_text(writer, number, (size_t)written);
+    if (value < 0)
+        write_text(writer, ")", 1);
+    return true;
+}
+
 /* False if a value is not known or the text is too long. */
 static bool put_values(const struct frame_names *own, const char *row, size_t length,
                        char text[GC_FRAME_ROW_BYTES])
@@ -199,14 +218,9 @@ static bool put_values(const struct frame_names *own, const char *row, size_t le
             write_text(&writer, row + i, n);
         } else {
             double value;
-            char number[48];
-            if (gc_expression_evaluate(row + i, n, &own->names, &value) != GC_OK)
+            if (gc_expression_evaluate(row + i, n, &own->names, &value) != GC_OK ||
+                !write_number(&writer, value))
                 return false;
-            const int written =
-                snprintf(number, sizeof(number), value < 0 ? "(0%.10g)" : "%.10g", value);
-            if (strchr(number, 'e') != NULL)
-                return false;
-            write_text(&writer, number, (size_t)written);
         }
         i += n;
     }

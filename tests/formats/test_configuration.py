@@ -427,7 +427,8 @@ FOURFOLD = [
     ("GPTJForCausalLM", "gptj", "n_inner", {"n_embd": 512, "n_head": 8, "n_layer": 4, "n_positions": 2048, "rotary_dim": 64}),
     ("GPTNeoForCausalLM", "gpt_neo", "intermediate_size", {"hidden_size": 512, "num_heads": 8}),
     ("GPTBigCodeForCausalLM", "gpt_bigcode", "n_inner", {"n_embd": 512, "n_head": 8, "n_layer": 4, "n_positions": 2048}),
-    ("CodeGenForCausalLM", "codegen", "n_inner", {"n_embd": 512, "n_head": 8, "n_layer": 4, "n_positions": 2048, "rotary_dim": 32}),
+    ("CodeGenForCausalLM", "codegen", "n_inner",
+     {"n_embd": 512, "n_head": 8, "n_layer": 4, "n_positions": 2048, "rotary_dim": 32}),
     ("BloomForCausalLM", "bloom", "", {"hidden_size": 512, "n_head": 8, "n_layer": 4}),
     ("MptForCausalLM", "mpt", "", {"d_model": 512, "n_heads": 8, "n_layers": 4, "max_seq_len": 2048}),
     ("FalconForCausalLM", "falcon", "ffn_hidden_size", {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}),
@@ -446,6 +447,16 @@ def widths_by_class(folder):
             less = estimate(put(folder, "config.json", {**config, **({key: hidden} if key else {})}), "--engine", engine)
             tap.equal(absent["peak_bytes"], given["peak_bytes"], f"{kind} {engine}")
             tap.equal(absent["weight_bytes"] > less["weight_bytes"], bool(key), kind)
+
+
+def large_widths(folder):
+    """Widths beyond 10^10 stand in the places of a class with all their digits."""
+    width = 20000000008
+    got = estimate(put(folder, "config.json", {
+        "architectures": ["ArceeForCausalLM"], "model_type": "arcee", "hidden_size": 64, "intermediate_size": width,
+        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 32000, "torch_dtype": "bfloat16"}))
+    tap.equal(got["approximate"], [])
+    tap.equal(got["activation_bytes"], 2 * (4 * 16 * 64 + 3 * 16 * width + 2 * 16 * 32))
 
 
 def shared_configurations(_):
@@ -479,4 +490,4 @@ TARGET = 0.9
 if __name__ == "__main__":
     sys.exit(tap.run([published, published_by_transformers, never_silent, joined_features, parts_and_other_names, quantised,
                       index_alone, header_alone, files_against_configuration, contradictions, left_by_programs, widths_by_class,
-                      shared_configurations]))
+                      large_widths, shared_configurations]))
