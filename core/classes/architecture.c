@@ -112,18 +112,23 @@ static bool is_text(const char *text, size_t length, const char *other, size_t o
 
 #define BIT(rank) (1U << (unsigned)GC_ARCHITECTURE_RANK_##rank)
 
+static bool has_ending_of(const char *class, const char *const *endings)
+{
+    for (; *endings != NULL; endings++) {
+        if (gc_text_has_ending(class, strlen(class), *endings))
+            return true;
+    }
+    return false;
+}
+
 /* A head "@- TYPE base" is that of a class XModel, but not of a part of it or of one with heads. */
 static bool is_nameless_base(const char *head, size_t length, const char *class)
 {
-    static const char *const others[] = {"EncoderModel", "DecoderModel",     "RewardModel",
-                                         "ValueModel",   "DoubleHeadsModel", "CustomModel"};
-    if (!is_text(head, length, "@-", 2) || !gc_text_has_ending(class, strlen(class), "Model"))
-        return false;
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-        if (gc_text_has_ending(class, strlen(class), others[i]))
-            return false;
-    }
-    return true;
+    static const char *const others[] = {
+        "EncoderModel",     "DecoderModel", "RewardModel", "ValueModel",
+        "DoubleHeadsModel", "CustomModel",  NULL};
+    return is_text(head, length, "@-", 2) && gc_text_has_ending(class, strlen(class), "Model") &&
+           !has_ending_of(class, others);
 }
 
 static unsigned rank_of(const struct gc_architecture_line *head, const char *class,
@@ -225,8 +230,13 @@ static bool find_part(const struct gc_architecture_line *line, const char **text
            gc_text_has_ending(*text, *length, "_model");
 }
 
-/* Whether a base has two such parts: another class may have one of them alone. */
-static bool is_pair(const struct gc_architecture_lines *section)
+enum parts {
+    PARTS_ONE,
+    PARTS_SEVERAL,  /* of which a class may have one alone */
+    PARTS_IN_A_ROW, /* likewise, an encoder and a decoder */
+};
+
+static enum parts parts_of(const struct gc_architecture_lines *section)
 {
     struct gc_architecture_lines lines = *section;
     struct gc_architecture_line line;
@@ -238,11 +248,38 @@ static bool is_pair(const struct gc_architecture_lines *section)
         if (!find_part(&line, &part, &length))
             continue;
         if (first != NULL && !is_text(part, length, first, first_length))
-            return true;
+            return gc_text_find_word("encoder, decoder", part, length) >= 0 &&
+                           gc_text_find_word("encoder, decoder", first, first_length) >= 0
+                       ? PARTS_IN_A_ROW
+                       : PARTS_SEVERAL;
         first = part;
         first_length = length;
     }
-    return false;
+    return PARTS_ONE;
+}
+
+/* Whether a class with a head has rows of its base, and which of them. */
+static enum gc_architecture_match match_base(const char *class, const char *type,
+                                             struct gc_architecture_scope *scope)
+{
+    static const char *const of_both[] = {"ForSequenceClassification", "ForQuestionAnswering",
+                                          NULL};
+    static const char *const of_encoders[] = {
+        "ForSequenceClassification", "ForQuestionAnswering", "ForTokenClassification",
+        "ForAudioClassification",    "EncoderModel",         NULL};
+    const enum parts parts = parts_of(&scope->lines);
+    struct gc_architecture_lines lines;
+    enum gc_architecture_rank rank = GC_ARCHITECTURE_RANK_BASE;
+    scope->is_base_alone = true;
+    if (parts == PARTS_IN_A_ROW && has_ending_of(class, of_both))
+        (void)gc_architecture_section(gc_classes_architectures, NULL, type,
+                                      gc_architecture_ranks(NULL), &lines, &rank);
+    /* a type whose whole is a model of both, not one with a decoder for some classes */
+    if (parts == PARTS_ONE || rank == GC_ARCHITECTURE_RANK_WHOLE)
+        return GC_ARCHITECTURE_TYPE;
+    scope->is_encoder_alone = true;
+    return parts == PARTS_IN_A_ROW && has_ending_of(class, of_encoders) ? GC_ARCHITECTURE_TYPE
+                                                                        : GC_ARCHITECTURE_NONE;
 }
 
 enum gc_architecture_match gc_architecture_find(const struct gc_model *model,
@@ -258,8 +295,7 @@ enum gc_architecture_match gc_architecture_find(const struct gc_model *model,
     scope->is_other_type = rank == GC_ARCHITECTURE_RANK_CLASS && type != NULL;
     if (rank != GC_ARCHITECTURE_RANK_BASE || class == NULL)
         return GC_ARCHITECTURE_CLASS;
-    scope->is_base_alone = true;
-    return is_pair(&scope->lines) ? GC_ARCHITECTURE_NONE : GC_ARCHITECTURE_TYPE;
+    return match_base(class, type, scope);
 }
 
 bool gc_architecture_find_base(const struct gc_architecture_scope *outer, const char *type,

@@ -70,8 +70,9 @@ struct gc_architecture_scope {
     struct gc_architecture_lines lines;     /* of its section, from the first */
     char prefix[GC_ARCHITECTURE_KEY_BYTES]; /* before each key: "text_config." */
     unsigned depth;
-    bool is_other_type; /* the class is another type's, whose own values do not count */
-    bool is_base_alone; /* of the base's rows, those that every class with a head has */
+    bool is_other_type;    /* the class is another type's, whose own values do not count */
+    bool is_base_alone;    /* of the base's rows, those that every class with a head has */
+    bool is_encoder_alone; /* and of these, not a decoder's */
 };
 
 enum gc_architecture_match {

@@ -447,7 +447,8 @@ static bool is_replaced(const struct visit *visit, const struct gc_architecture_
              (names_object(line, object) || (is_nowhere && !is_certain(parts, lengths, count)))))
             return true;
     }
-    return visit->scope->is_base_alone && is_of_base_alone(parts[0], lengths[0]);
+    return (visit->scope->is_base_alone && is_of_base_alone(parts[0], lengths[0])) ||
+           (visit->scope->is_encoder_alone && begins(parts[0], lengths[0], "decoder.", 8));
 }
 
 static enum gc_status visit_row(struct visit *visit, const struct gc_architecture_line *line)
