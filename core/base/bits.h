@@ -54,6 +54,14 @@ static inline unsigned gc_top_bit_u64(uint64_t word)
     return 63U - (unsigned)__builtin_clzll(word);
 }
 
+#define GC_HASH_FNV1A UINT64_C(0xcbf29ce484222325)
+
+/* A step of FNV-1a, 64 bits, from GC_HASH_FNV1A on: of a byte or a word. */
+static inline uint64_t gc_hash_fnv1a(uint64_t hash, uint64_t value)
+{
+    return (hash ^ value) * UINT64_C(0x100000001b3);
+}
+
 /* Spreads a key over all bits (the finaliser of MurmurHash3): invertible, so unequal keys stay
  * unequal. */
 static inline uint64_t gc_mix_u64(uint64_t key)

@@ -47,9 +47,9 @@ void gc_ledger_get_text(char *to, size_t size, const char *from)
 /* FNV-1a, mixed. */
 uint64_t gc_ledger_key(const char *name)
 {
-    uint64_t key = UINT64_C(0xcbf29ce484222325);
+    uint64_t key = GC_HASH_FNV1A;
     for (; *name != '\0'; name++)
-        key = (key ^ (uint8_t)*name) * UINT64_C(0x100000001b3);
+        key = gc_hash_fnv1a(key, (uint8_t)*name);
     key = gc_mix_u64(key);
     return key != 0 ? key : 1;
 }

@@ -41,7 +41,7 @@ static uint64_t add_words(uint64_t sum, const void *data, uint64_t bytes)
     for (uint64_t i = 0; i < bytes; i += sizeof(uint64_t)) {
         uint64_t word;
         memcpy(&word, at + i, sizeof(word));
-        sum = (sum ^ word) * UINT64_C(0x100000001b3);
+        sum = gc_hash_fnv1a(sum, word);
         sum ^= sum >> 32;
     }
     return sum;
@@ -51,7 +51,7 @@ uint64_t gc_plan_checksum(const struct gc_plan_header *header, const void *entri
 {
     struct gc_plan_header plain = *header;
     plain.checksum = 0;
-    const uint64_t sum = add_words(UINT64_C(0xcbf29ce484222325), &plain, sizeof(plain));
+    const uint64_t sum = add_words(GC_HASH_FNV1A, &plain, sizeof(plain));
     return add_words(sum, entries, (uint64_t)header->count * sizeof(struct gc_plan_entry));
 }
 

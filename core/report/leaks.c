@@ -11,8 +11,6 @@
 #define TEXT_GROUPS 10
 #define NAME_COLUMNS 38
 #define API_COLUMNS 38
-#define HASH_START UINT64_C(14695981039346656037) /* FNV-1a */
-#define HASH_PRIME UINT64_C(1099511628211)
 
 #define GROUP(key, type, ...) GC_FIGURE(key, type, struct gc_leak_group, __VA_ARGS__)
 static const struct gc_figure group_array[] = {
@@ -111,11 +109,11 @@ uint32_t gc_leak_table_sort(struct gc_leak_table *table)
 static uint64_t hash_of(const struct gc_report *report, const struct gc_leak_group *group)
 {
     char text[GC_STACK_TEXT_BYTES];
-    uint64_t hash = (HASH_START ^ group->api) * HASH_PRIME;
+    uint64_t hash = gc_hash_fnv1a(GC_HASH_FNV1A, group->api);
     for (uint32_t i = 0; gc_report_outer_frame(report, group->site, i, text); i++) {
         for (const char *c = text; *c != '\0'; c++)
-            hash = (hash ^ (unsigned char)*c) * HASH_PRIME;
-        hash = (hash ^ '\n') * HASH_PRIME;
+            hash = gc_hash_fnv1a(hash, (unsigned char)*c);
+        hash = gc_hash_fnv1a(hash, '\n');
     }
     return hash;
 }

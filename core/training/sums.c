@@ -83,16 +83,15 @@ bool gc_training_is_embedding(const char *name)
     return gc_text_find_word(whole, module, length) >= 0 || strstr(module, "embed") != NULL;
 }
 
-/* FNV-1a, 64 bits. */
 uint64_t gc_training_layer(const char *name)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = GC_HASH_FNV1A;
     for (const char *at = name; *at != '\0'; at++) {
         const size_t digits = at == name || at[-1] == '.' ? strspn(at, "0123456789") : 0;
-        hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+        hash = gc_hash_fnv1a(hash, (unsigned char)*at);
         if (digits > 0 && (at[digits] == '.' || at[digits] == '\0')) {
             for (size_t i = 1; i < digits; i++)
-                hash = (hash ^ (unsigned char)at[i]) * UINT64_C(0x100000001b3);
+                hash = gc_hash_fnv1a(hash, (unsigned char)at[i]);
             return hash;
         }
     }

@@ -50,7 +50,9 @@ uint64_t gc_training_largest(const struct gc_training_sums *sums);
  * the other. Tensors of different layers, the embedding and the output stand apart. */
 uint64_t gc_training_largest_pair(const struct gc_training_sums *sums);
 
-/* A number of a tensor's layer, from its name's beginning: "model.layers.3"; 0: it is in none. */
+/* The identity of a tensor's layer, a hash of its name's beginning, "model.layers.3"; 0: it is in
+ * none. Two layers of one hash, one pair of names of 2^64, would count as one: its largest tensors
+ * would pass for a pair. */
 uint64_t gc_training_layer(const char *name);
 
 /* Whether a tensor is an embedding of words or positions, by its name as in transformers. */

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "tools/live/top_prom.h"
 
+#include "core/base/bits.h"
 #include "core/io/emitter.h"
 
 #include <errno.h>
@@ -255,8 +256,6 @@ static const void *next_node(struct gc_samples *samples)
 
 /* A label set's hash, and its row. Prometheus refuses a scrape with two samples of one series, and
  * a hostile ledger can have any labels. */
-#define FNV_BASIS UINT64_C(0xcbf29ce484222325)
-
 struct label_set {
     uint64_t hash; /* FNV-1a, 64 bits */
     size_t row;
@@ -265,7 +264,7 @@ struct label_set {
 static void add_text(struct label_set *set, const char *text)
 {
     for (;; text++) {
-        set->hash = (set->hash ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
+        set->hash = gc_hash_fnv1a(set->hash, (uint8_t)*text);
         if (*text == '\0')
             return;
     }
@@ -299,7 +298,7 @@ static struct label_set set_of_account(const struct top_view *view, size_t index
     const struct top_account *account = &view->accounts[index];
     const struct top_subject *subject = &view->subjects[account->subject];
     const struct top_subject *process = process_of(view, subject);
-    struct label_set set = {.hash = FNV_BASIS, .row = index};
+    struct label_set set = {.hash = GC_HASH_FNV1A, .row = index};
     add_number(&set, (uint64_t)subject->kind);
     add_number(&set, account->device);
     add_text(&set, process->user);
@@ -370,7 +369,7 @@ static void merge_turn(void *to_row, const void *from_row)
 
 static struct label_set set_of_row(const struct row_head *head, size_t index)
 {
-    struct label_set set = {.hash = FNV_BASIS, .row = index};
+    struct label_set set = {.hash = GC_HASH_FNV1A, .row = index};
     add_text(&set, head->uuid);
     add_text(&set, head->from->user);
     add_text(&set, head->name);
