@@ -47,7 +47,8 @@ done
 # core/io/elf.c            the pointers to them; core/gpucache.h: runs in programs
 # All other code uses core/io/elf.h. scripts/check-exports.sh checks the imports, tests/preload/routes/test_loader.sh for
 # hangs.
-takes_lock='(^|[^A-Za-z0-9_"])((libc->|gc_elf_libc\(\)->)?(dl(v?sym|m?open|close|addr1?|info)|(gc_elf_)?backtrace(_symbols(_fd)?)?|__cxa_thread_atexit_impl)'
+takes_lock='(^|[^A-Za-z0-9_"])((libc->|gc_elf_libc\(\)->)?(dl(v?sym|m?open|close|addr1?|info)'
+takes_lock+='|(gc_elf_)?backtrace(_symbols(_fd)?)?|__cxa_thread_atexit_impl)'
 takes_lock+='|pthread_(exit|cancel)|thrd_exit|iconv_open|getaddrinfo|get(pw|gr)[a-z_]+)[[:space:]]*\(|libc->dl'
 for folder in core shim; do
     forbid $folder "$takes_lock" "$folder takes the dynamic linker's lock only where it is known to be free:" \
@@ -55,11 +56,13 @@ for folder in core shim; do
         core/gpucache.h
 done
 # Every free needs a fence from then on: never without a reason that the log and the report give (shim/real/unseen.def).
-forbid shim '(^|[^A-Za-z0-9_"])gc_submit_set_conservative[[:space:]]*\(' 'frees become conservative with a reason only, by gc_unseen_add:' shim/real/unknown.c
+forbid shim '(^|[^A-Za-z0-9_"])gc_submit_set_conservative[[:space:]]*\(' \
+    'frees become conservative with a reason only, by gc_unseen_add:' shim/real/unknown.c
 # These take locks. They are called under a mark, gc_elf_is_walking, which the end of the process checks.
 for folder in core shim; do
     forbid $folder '(^|[^A-Za-z0-9_"])(dl_iterate_phdr([^A-Za-z0-9_"]|$)|(backtrace|_Unwind_[A-Z][A-Za-z]*)[[:space:]]*\()' \
         'loaded objects and stacks are walked by gc_elf_walk and gc_elf_backtrace:' core/io/elf_object.c
 done
-forbid core '(^|[^A-Za-z0-9_"])gc_elf_libc[[:space:]]*\(' 'core looks up symbols by core/io/elf.h, not libc:' core/io/elf.c core/io/elf.h
+forbid core '(^|[^A-Za-z0-9_"])gc_elf_libc[[:space:]]*\(' \
+    'core looks up symbols by core/io/elf.h, not libc:' core/io/elf.c core/io/elf.h
 exit $status

@@ -26,7 +26,8 @@ fi
 echo "building packages; the log is build/deb/log"
 cd "$tree"
 # It is a build of its own, not part of the make that may have called; a copy needs no cleaning.
-env -u MAKEFLAGS -u MAKELEVEL DEB_BUILD_PROFILES="$profiles" dpkg-buildpackage -us -uc -b -nc -j"${JOBS:-$(nproc)}" > "$out/log" 2>&1 || {
+env -u MAKEFLAGS -u MAKELEVEL DEB_BUILD_PROFILES="$profiles" \
+    dpkg-buildpackage -us -uc -b -nc -j"${JOBS:-$(nproc)}" > "$out/log" 2>&1 || {
     tail -n 30 "$out/log" >&2
     echo "the package was not built; all of it: $out/log" >&2
     exit 1

@@ -199,7 +199,8 @@ def main(folder, bases_file):
             if k != kind or (data["architecture"], type_) in seen:
                 continue
             seen.add((data["architecture"], type_))
-            sections.setdefault(tuple(section(data, bases)), []).append(f"@{data['architecture']} {type_} {'head' if kind in HEADS else kind}")
+            head = f"@{data['architecture']} {type_} {'head' if kind in HEADS else kind}"
+            sections.setdefault(tuple(section(data, bases)), []).append(head)
     for type_, base in sorted(bases.items()):
         if base["architecture"] is None:
             sections.setdefault(tuple(section(base, bases)), []).append(f"@- {type_} base")

@@ -459,7 +459,8 @@ def large_widths(folder):
     width = 20000000008
     got = estimate(put(folder, "config.json", {
         "architectures": ["ArceeForCausalLM"], "model_type": "arcee", "hidden_size": 64, "intermediate_size": width,
-        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 32000, "torch_dtype": "bfloat16"}))
+        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 32000,
+        "torch_dtype": "bfloat16"}))
     tap.equal(got["approximate"], [])
     tap.equal(got["activation_bytes"], 2 * (4 * 16 * 64 + 3 * 16 * width + 2 * 16 * 32))
 

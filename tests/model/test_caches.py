@@ -261,8 +261,8 @@ def document(rows, types, unknown, told):
          {name for name in unknown if name not in told}),
         ("Activations approximate", "Some configurations need more than the measured places of the code: activations are told as "
          "approximate.", marked),
-        ("Activations not measured", "They need inputs other than tokens, or do not run without data: a general formula's, told as "
-         "approximate, unless the configuration's class is one of another type.",
+        ("Activations not measured", "They need inputs other than tokens, or do not run without data: a general formula's, told "
+         "as approximate, unless the configuration's class is one of another type.",
          [name for name in {*types, *unknown} if name not in measured]),
         ("GGUF architectures with an exact cache", "KV cache and state are those in llama.cpp's log; of others all but the "
          "weights is told as approximate.", gguf_architectures()))
