@@ -197,7 +197,8 @@ def parts_and_other_names(folder):
                  for count in (2, 3))
     tap.equal(0 < two["parameters"] - many["parameters"] < 1000, True, "a classifier alone has labels")
     jamba = {"architectures": ["JambaForCausalLM"], "model_type": "jamba", "dtype": "bfloat16"}
-    tap.equal(is_told(estimate(put(folder, "config.json", {**jamba, "num_local_experts": 4}))), True, "another name of a key")
+    four, other = (estimate(put(folder, "config.json", {**jamba, key: 4})) for key in ("num_experts", "num_local_experts"))
+    tap.equal((is_told(other), other["parameters"]), (False, four["parameters"]), "another name of a key")
     both = estimate(put(folder, "config.json", {**llama, "architectures": ["LlamaForCausalLM"], "torch_dtype": "float16"}))
     tap.equal((both["weight_bytes"] / both["parameters"], both["dtype"], both["kv_dtype"]), (4, "f32", "f32"), "dtype wins")
 
