@@ -439,7 +439,7 @@ static bool item_of(const struct gc_meta_value *list, const struct gc_expression
     uint64_t index;
     *value = 0;
     if (list->kind == GC_META_TEXT) {
-        for (const char *at = list->text; *at != '\0'; at++)
+        for (const char *at = list->text; at != NULL && *at != '\0'; at++)
             *value += is_text(at, 1, name->item, name->item_length);
         return true;
     }
