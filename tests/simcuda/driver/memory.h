@@ -265,8 +265,6 @@ void sim_link_pass(struct sim_device *device, enum sim_direction direction, uint
 
 /* memmove of accessible memory; sim_use_lock held, sim_memory_lock not. */
 void sim_sparse_move(uint64_t to, uint64_t from, uint64_t bytes);
-/* Pages are taken from a file of memory. */
-void sim_sparse_punched(void);
 /* Whether all of the range is private memory of the process and of no file. */
 bool sim_sparse_is_anonymous(uint64_t address, uint64_t bytes);
 

@@ -229,7 +229,6 @@ static void hide(const struct sim_pool *pool, uint64_t address, uint64_t bytes)
         return;
     }
     sim_space_unmap(address, bytes);
-    sim_sparse_punched();
     fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)address, (off_t)bytes);
 }
 

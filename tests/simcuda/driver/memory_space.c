@@ -179,7 +179,6 @@ void sim_space_discard(uint64_t address, uint64_t bytes)
 {
     struct window *window = find_window(address);
 
-    sim_sparse_punched();
     if (window != NULL)
         fallocate(window->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   (off_t)(address - window->node.start), (off_t)bytes);

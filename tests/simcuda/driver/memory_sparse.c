@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -105,33 +104,10 @@ bool sim_sparse_is_anonymous(uint64_t address, uint64_t bytes)
 
 /* ---- holes ---- */
 
-/* A hole is looked for page by page, through all of the data before it: the last run of data is
- * kept until pages are taken from some file. Holes that count as data cost memory, and are as
- * right. */
-static _Atomic uint64_t punch_count;
-static _Thread_local struct {
-    int fd;
-    off_t from, to;
-    uint64_t punch_count;
-} known_data;
-
-void sim_sparse_punched(void)
-{
-    atomic_fetch_add_explicit(&punch_count, 1, memory_order_relaxed);
-}
-
 /* The run of data, or of a hole, at the beginning of the range; its length, at most `bytes`. */
 static uint64_t run_in_file(const struct backing *backing, uint64_t bytes, bool *has_data)
 {
     const off_t at = (off_t)backing->offset;
-    const uint64_t count = atomic_load_explicit(&punch_count, memory_order_relaxed);
-
-    *has_data = true;
-    if (known_data.fd == backing->fd && known_data.punch_count == count && at >= known_data.from &&
-        at < known_data.to) {
-        const uint64_t known = (uint64_t)(known_data.to - at);
-        return known < bytes ? known : bytes;
-    }
     const off_t data = lseek(backing->fd, at, SEEK_DATA);
     off_t end = at + (off_t)bytes;
 
@@ -140,12 +116,6 @@ static uint64_t run_in_file(const struct backing *backing, uint64_t bytes, bool 
         end = data;
     if (data == at) {
         const off_t hole = lseek(backing->fd, at, SEEK_HOLE);
-        if (hole > at) {
-            known_data.fd = backing->fd;
-            known_data.from = at;
-            known_data.to = hole;
-            known_data.punch_count = count;
-        }
         if (hole > at && hole < end)
             end = hole;
     }
@@ -176,7 +146,6 @@ static bool discard(const struct backing *to, uint64_t address, uint64_t bytes, 
 {
     switch (to->kind) {
     case IN_FILE:
-        sim_sparse_punched();
         return fallocate(to->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
                          (off_t)bytes) == 0;
     case ANONYMOUS:
