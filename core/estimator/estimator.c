@@ -220,7 +220,10 @@ static void read_layers(struct gc_estimator *estimator, const struct gc_model *m
     struct gc_arch *arch = &estimator->arch;
     const bool is_computed = architecture != NULL && architecture->shapes == GC_ARCHITECTURE_EXACT;
     gc_arch_read(model, arch, &estimator->notes);
-    gc_shapes_read(is_computed ? &architecture->model : model, gc_arch_given(arch, GC_ARCH_HIDDEN),
+    /* Tensors that are computed have the default width where none is given. */
+    gc_shapes_read(is_computed ? &architecture->model : model,
+                   is_computed ? gc_arch_number(arch, GC_ARCH_HIDDEN, 0)
+                               : gc_arch_given(arch, GC_ARCH_HIDDEN),
                    shapes);
     gc_shapes_complete(shapes, arch);
     gc_arch_note_defaults(arch, &estimator->notes);
