@@ -31,10 +31,9 @@ static const struct measured_row rows[] = {
 
 static enum measured find_measured(const struct gc_arch *arch)
 {
-    const size_t length = strlen(arch->type);
-    for (size_t i = 0; length > 0 && i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if ((rows[i].measured == MEASURED_GGUF) == arch->is_gguf &&
-            gc_text_find_word(rows[i].types, arch->type, length) >= 0)
+            gc_arch_is_type(arch, rows[i].types))
             return rows[i].measured;
     }
     return MEASURED_NOT;

@@ -112,9 +112,9 @@ static bool is_text(const char *text, size_t length, const char *other, size_t o
 
 #define BIT(rank) (1U << (unsigned)GC_ARCHITECTURE_RANK_##rank)
 
-static bool has_ending_of(const char *class, const char *const *endings)
+bool gc_architecture_has_ending(const char *class, const char *const *endings)
 {
-    for (; *endings != NULL; endings++) {
+    for (; class != NULL && *endings != NULL; endings++) {
         if (gc_text_has_ending(class, strlen(class), *endings))
             return true;
     }
@@ -128,7 +128,7 @@ static bool is_nameless_base(const char *head, size_t length, const char *class)
         "EncoderModel",     "DecoderModel", "RewardModel", "ValueModel",
         "DoubleHeadsModel", "CustomModel",  NULL};
     return is_text(head, length, "@-", 2) && gc_text_has_ending(class, strlen(class), "Model") &&
-           !has_ending_of(class, others);
+           !gc_architecture_has_ending(class, others);
 }
 
 static unsigned rank_of(const struct gc_architecture_line *head, const char *class,
@@ -271,15 +271,16 @@ static enum gc_architecture_match match_base(const char *class, const char *type
     struct gc_architecture_lines lines;
     enum gc_architecture_rank rank = GC_ARCHITECTURE_RANK_BASE;
     scope->is_base_alone = true;
-    if (parts == PARTS_IN_A_ROW && has_ending_of(class, of_both))
+    if (parts == PARTS_IN_A_ROW && gc_architecture_has_ending(class, of_both))
         (void)gc_architecture_section(gc_classes_architectures, NULL, type,
                                       gc_architecture_ranks(NULL), &lines, &rank);
     /* a type whose whole is a model of both, not one with a decoder for some classes */
     if (parts == PARTS_ONE || rank == GC_ARCHITECTURE_RANK_WHOLE)
         return GC_ARCHITECTURE_TYPE;
     scope->is_encoder_alone = true;
-    return parts == PARTS_IN_A_ROW && has_ending_of(class, of_encoders) ? GC_ARCHITECTURE_TYPE
-                                                                        : GC_ARCHITECTURE_NONE;
+    return parts == PARTS_IN_A_ROW && gc_architecture_has_ending(class, of_encoders)
+               ? GC_ARCHITECTURE_TYPE
+               : GC_ARCHITECTURE_NONE;
 }
 
 enum gc_architecture_match gc_architecture_find(const struct gc_model *model,

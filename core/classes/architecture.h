@@ -84,6 +84,8 @@ enum gc_architecture_match {
 /* The class and the type that a configuration names; NULL: none. */
 const char *gc_architecture_class_name(const struct gc_model *model);
 const char *gc_architecture_type_name(const struct gc_model *model);
+/* Whether a class's name ends with one of these, up to NULL, and is longer; NULL: false. */
+bool gc_architecture_has_ending(const char *class, const char *const *endings);
 /* Adds a note with the name of the class, else of the type, between two texts. */
 void gc_architecture_note(const struct gc_model *model, struct gc_notes *notes, const char *before,
                           const char *after);

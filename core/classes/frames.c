@@ -271,15 +271,6 @@ static uint64_t hidden_of(const struct frame_names *own)
     return size_of(own, keys);
 }
 
-static bool has_ending(const char *class, const char *const *endings)
-{
-    for (; class != NULL && *endings != NULL; endings++) {
-        if (gc_text_has_ending(class, strlen(class), *endings))
-            return true;
-    }
-    return false;
-}
-
 /* Scores over the vocabulary: of a sequence's last token, or of all that it has. */
 static void set_scores(const struct frame_names *own, const char *class,
                        struct gc_frame_section *section)
@@ -288,8 +279,9 @@ static void set_scores(const struct frame_names *own, const char *class,
     static const char *const of_last[] = {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration",
                                           NULL};
     static const char *const of_all[] = {"ForMaskedLM", "ForPreTraining", NULL};
-    section->scores_all = has_ending(class, of_all);
-    section->scores = section->scores_all || has_ending(class, of_last) ? size_of(own, keys) : 0;
+    section->scores_all = gc_architecture_has_ending(class, of_all);
+    section->scores =
+        section->scores_all || gc_architecture_has_ending(class, of_last) ? size_of(own, keys) : 0;
 }
 
 /* A language model of another type than the class was measured with: that type's rows. */
@@ -319,7 +311,7 @@ static bool is_headless(const char *class)
 {
     static const char *const endings[] = {"Model", "Classification", "QuestionAnswering",
                                           "MultipleChoice", NULL};
-    return class == NULL || has_ending(class, endings);
+    return class == NULL || gc_architecture_has_ending(class, endings);
 }
 
 void gc_frames_visit(const struct gc_model *model, const struct gc_frame_table *table,
